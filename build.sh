@@ -1,0 +1,282 @@
+#!/usr/bin/env bash
+# Builds, serves, tests and checks latent-canvas. `./build.sh help` lists the commands.
+# Each command installs only what it needs and is missing, and says what it installs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+# --- tool versions: pinned here and nowhere else ------------------------------------------------
+RUST_MINIMUM=1.95.0
+RUST_TARGET=wasm32-unknown-unknown
+NODE_MINIMUM=20
+# The command line tool refuses a module of another version, so Cargo.lock decides.
+WASM_BINDGEN_VERSION=$(sed -n '/^name = "wasm-bindgen"$/{n;s/version = "\(.*\)"/\1/p;}' Cargo.lock)
+WASM_PACK_VERSION=0.15.1
+NPM_PACKAGES=(binaryen@132.0.0 playwright-core@1.65.1 sirv@3.0.2)
+# Debian keeps one version of each: Chromium and its driver must match, and do when they come together.
+APT_PACKAGES=(chromium chromium-driver mesa-vulkan-drivers)
+# Everything else Python needs is pinned in tests/golden/requirements.txt.
+GOLDEN_VENV=.tools/golden
+
+# --- where things are ---------------------------------------------------------------------------
+TARGET_DIR=${CARGO_TARGET_DIR:-target}
+WASM_BUILT=$TARGET_DIR/$RUST_TARGET/release/latent_canvas.wasm
+PKG_DIR=www/pkg
+# One feature set for every wasm build, so that burn is compiled once.
+WASM_FEATURES=burn-wgpu
+export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+
+say() { printf '\n== %s\n' "$*"; }
+die() { printf 'build.sh: %s\n' "$*" >&2; exit 1; }
+
+# Runs a command and prints how long it took: `timed LABEL COMMAND...`.
+timed() {
+  local label=$1 start=$SECONDS
+  shift
+  say "$label"
+  "$@"
+  printf -- '-- %s: %d s\n' "$label" $((SECONDS - start))
+}
+
+# --- tools --------------------------------------------------------------------------------------
+version_at_least() { [[ $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1) == "$2" ]]; }
+
+need_rust() {
+  command -v cargo >/dev/null && command -v rustc >/dev/null ||
+    die "Rust is missing. Install it with rustup: https://rustup.rs"
+  local version
+  version=$(rustc --version | cut -d' ' -f2)
+  version_at_least "$version" "$RUST_MINIMUM" ||
+    die "Rust $version is too old, $RUST_MINIMUM is needed. Run: rustup update stable"
+}
+
+need_rust_target() {
+  need_rust
+  [[ -d $(rustc --print sysroot)/lib/rustlib/$RUST_TARGET ]] && return
+  command -v rustup >/dev/null ||
+    die "the Rust target $RUST_TARGET is missing and there is no rustup to add it. Install rustup: https://rustup.rs"
+  say "installing the Rust target $RUST_TARGET"
+  rustup target add "$RUST_TARGET"
+}
+
+need_rust_components() {
+  need_rust
+  cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
+  say "installing rustfmt and clippy"
+  rustup component add rustfmt clippy
+}
+
+need_node() {
+  command -v node >/dev/null && command -v npm >/dev/null ||
+    die "Node is missing. Install version $NODE_MINIMUM or newer: https://nodejs.org"
+  local version
+  version=$(node --version)
+  version_at_least "${version#v}" "$NODE_MINIMUM" ||
+    die "Node $version is too old, $NODE_MINIMUM is needed. Install a newer one: https://nodejs.org"
+}
+
+# `need_cargo_tool CRATE BINARY VERSION`
+need_cargo_tool() {
+  need_rust
+  local crate=$1 binary=$2 version=$3
+  [[ $("$binary" --version 2>/dev/null || true) == *" $version"* ]] && return
+  say "installing $crate $version with cargo"
+  # A build folder of its own: cargo's default would be ours, with its lock and its flags.
+  local build_dir
+  build_dir=$(mktemp -d)
+  # Without --locked: the lock file that wasm-bindgen-cli publishes does not build here.
+  CARGO_TARGET_DIR=$build_dir cargo install --force --quiet --version "$version" "$crate"
+  rm -rf "$build_dir"
+}
+
+need_wasm_bindgen() {
+  [[ -n $WASM_BINDGEN_VERSION ]] || die "Cargo.lock names no wasm-bindgen version"
+  need_cargo_tool wasm-bindgen-cli wasm-bindgen "$WASM_BINDGEN_VERSION"
+}
+
+need_wasm_pack() { need_cargo_tool wasm-pack wasm-pack "$WASM_PACK_VERSION"; }
+
+need_npm_packages() {
+  need_node
+  local package installed missing=()
+  for package in "${NPM_PACKAGES[@]}"; do
+    installed=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' "tests/node_modules/${package%@*}/package.json" 2>/dev/null || true)
+    [[ $installed == "${package##*@}" ]] || missing+=("$package")
+  done
+  [[ ${#missing[@]} -eq 0 ]] && return
+  say "installing ${NPM_PACKAGES[*]} into tests/node_modules"
+  # All of them at once: npm removes packages that no argument and no package.json names.
+  npm install --prefix tests --no-save --no-package-lock --no-audit --no-fund --loglevel=error "${NPM_PACKAGES[@]}"
+}
+
+need_browser() {
+  local package missing=()
+  for package in "${APT_PACKAGES[@]}"; do
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true) == installed ]] || missing+=("$package")
+  done
+  [[ ${#missing[@]} -eq 0 ]] && return
+  command -v apt-get >/dev/null ||
+    die "there is no apt-get here. Install Chromium, its chromedriver and Mesa's Vulkan drivers by hand"
+  local as_root=()
+  if [[ $EUID -ne 0 ]]; then
+    command -v sudo >/dev/null || die "installing ${missing[*]} needs root: run apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "installing ${missing[*]} with apt"
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
+
+# --- building -----------------------------------------------------------------------------------
+print_sizes() {
+  local file=$1
+  printf '%s: %d bytes, %d with gzip\n' "$file" "$(stat -c %s "$file")" "$(gzip -9 -c "$file" | wc -c)"
+}
+
+# www/pkg: the wasm module and its JavaScript, made again only when cargo made a new module.
+build_wasm() {
+  need_rust_target
+  need_wasm_bindgen
+  need_npm_packages
+  timed "building the wasm module" \
+    cargo build --release --target "$RUST_TARGET" -p latent-canvas --features "$WASM_FEATURES"
+  local module=$PKG_DIR/latent_canvas_bg.wasm
+  if [[ -f $module && -f $PKG_DIR/latent_canvas.js && $module -nt $WASM_BUILT ]]; then
+    print_sizes "$module"
+    return
+  fi
+  local staging
+  staging=$(mktemp -d)
+  timed "wasm-bindgen" wasm-bindgen --target web --out-dir "$staging" "$WASM_BUILT"
+  timed "wasm-opt" tests/node_modules/.bin/wasm-opt -O \
+    --enable-simd --enable-bulk-memory --enable-nontrapping-float-to-int --enable-sign-ext \
+    --enable-mutable-globals --enable-reference-types --enable-multivalue \
+    "$staging/latent_canvas_bg.wasm" -o "$staging/latent_canvas_bg.wasm"
+  mkdir -p "$PKG_DIR"
+  # The module goes last: it is what the freshness test above looks at.
+  mv "$staging"/*.js "$staging"/*.ts "$PKG_DIR/"
+  mv "$staging/latent_canvas_bg.wasm" "$module"
+  touch "$module"
+  rm -rf "$staging"
+  print_sizes "$module"
+}
+
+# --- commands -----------------------------------------------------------------------------------
+cmd_serve() {
+  build_wasm
+  say "http://127.0.0.1:${PORT:-8080}/ (Ctrl+C stops)"
+  exec node tests/page/serve.mjs --port "${PORT:-8080}" --dir www
+}
+
+cmd_generate() {
+  need_browser
+  build_wasm >&2
+  exec node tests/page/generate.mjs "$@"
+}
+
+test_native() {
+  cargo test -p weights-loader -p latent-canvas -p latent-canvas-tests --features latent-canvas-tests/burn
+}
+
+test_browser() {
+  # wasm-pack takes wasm-bindgen-test-runner from beside the wasm-bindgen in PATH when its version is
+  # the one in Cargo.lock; the runner reads tests/webdriver.json because cargo starts it in tests/.
+  WASM_BINDGEN_TEST_TIMEOUT=1200 WASM_BINDGEN_TEST_DRIVER_TIMEOUT=60 \
+    wasm-pack test --headless --chrome --chromedriver "$(command -v chromedriver)" --mode no-install --release \
+    tests --features burn-wgpu --test browser
+}
+
+test_page() { node --test tests/page/; }
+
+cmd_test() {
+  need_rust_target
+  need_wasm_bindgen
+  need_wasm_pack
+  need_npm_packages
+  need_browser
+  timed "native tests" test_native
+  build_wasm
+  timed "tests in Chromium (wasm-pack)" test_browser
+  timed "tests of the page (Playwright)" test_page
+}
+
+cmd_check() {
+  need_rust_target
+  need_rust_components
+  need_node
+  timed "rules of the tree" tests/rules.sh
+  timed "JavaScript syntax" check_javascript
+  timed "rustfmt" cargo fmt --all --check
+  timed "clippy, native" cargo clippy -p weights-loader -p latent-canvas -p latent-canvas-tests \
+    --features latent-canvas-tests/burn --all-targets -- -D warnings
+  timed "clippy, native, without burn" cargo clippy -p latent-canvas -- -D warnings
+  timed "clippy, wasm, without burn" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -- -D warnings
+  timed "clippy, wasm" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas \
+    --features "$WASM_FEATURES" -- -D warnings
+  timed "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --no-deps \
+    -p weights-loader -p latent-canvas --features latent-canvas/burn
+}
+
+check_javascript() {
+  git ls-files '*.js' '*.mjs' | while read -r file; do node --check "$file"; done
+}
+
+cmd_golden() {
+  command -v python3 >/dev/null || die "Python is missing. Run: apt-get install python3-venv"
+  local requirements=tests/golden/requirements.txt stamp=$GOLDEN_VENV/requirements.txt
+  if ! cmp -s "$requirements" "$stamp"; then
+    say "installing $requirements into $GOLDEN_VENV"
+    python3 -m venv --clear "$GOLDEN_VENV"
+    "$GOLDEN_VENV/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
+    cp "$requirements" "$stamp"
+  fi
+  exec "$GOLDEN_VENV/bin/python" tests/golden/generate.py "$@"
+}
+
+# Lists the files that a page fetches from a model folder, with what it takes to verify them.
+cmd_manifest() {
+  local model=${1:-} path separator=
+  [[ -f $model/model_index.json ]] || die "manifest DIR: DIR must be a diffusers folder with a model_index.json"
+  local name
+  name=$(basename "$(realpath "$model")")
+  {
+    printf '{\n  "name": "%s",\n  "files": [' "$name"
+    while read -r path; do
+      [[ $name/$path =~ ^[A-Za-z0-9._/-]+$ ]] || die "$path: only letters, digits, '.', '_' and '-' in file names"
+      printf '%s\n    { "path": "%s", "length": %d, "sha256": "%s" }' "$separator" "$path" \
+        "$(stat -c %s "$model/$path")" "$(sha256sum "$model/$path" | cut -d' ' -f1)"
+      separator=,
+    done < <(list_model_files "$model")
+    printf '\n  ]\n}\n'
+  } >"$model/manifest.json.new"
+  mv "$model/manifest.json.new" "$model/manifest.json"
+  printf '%s: %d files\n' "$model/manifest.json" "$(list_model_files "$model" | wc -l)"
+}
+
+# The layout's own folders only: a recipe or a licence beside them is no part of the model.
+list_model_files() {
+  local component
+  echo model_index.json
+  for component in scheduler text_encoder tokenizer unet vae; do
+    [[ -d $1/$component ]] || die "$1 has no folder $component"
+    (cd "$1" && find "$component" -maxdepth 1 -type f \( -name '*.json' -o -name 'merges.txt' -o -name '*.safetensors' \))
+  done | LC_ALL=C sort
+}
+
+cmd_help() {
+  cat <<'HELP'
+./build.sh serve                 build and serve the page on http://127.0.0.1:8080 (PORT=... changes it)
+./build.sh generate OPTIONS      make a picture in headless Chromium; `generate --help` lists the options
+./build.sh test                  all tests: native, in Chromium, of the page
+./build.sh check                 formatting, lints, documentation, the rules of the tree
+./build.sh golden                make the fixtures of tests/golden again (Python; not needed to test)
+./build.sh manifest DIR          write DIR/manifest.json for a diffusers folder
+HELP
+}
+
+command=${1:-help}
+if [[ $# -gt 0 ]]; then shift; fi
+case $command in
+  serve | generate | test | check | golden | manifest | help) "cmd_$command" "$@" ;;
+  -h | --help) cmd_help ;;
+  *) cmd_help >&2; die "there is no command $command" ;;
+esac
