@@ -58,7 +58,6 @@ def rename_keys(path: Path, rename: Callable[[dict], dict]) -> None:
 
 def write_model(tiny: Tiny, folder: Path, tokenizer: Path) -> dict[str, torch.nn.Module]:
     """Writes the folder; answers the three networks as they were drawn, to hold what is read back against them."""
-    shutil.rmtree(folder, ignore_errors=True)
     networks = {
         "text_encoder": seeded(CLIPTextModel(CLIPTextConfig(**tiny.text_encoder)), 1, tiny.text_dtype),
         "vae": seeded(AutoencoderKL(in_channels=3, out_channels=3, **tiny.vae), 2, torch.float16),
@@ -104,6 +103,7 @@ def write_model(tiny: Tiny, folder: Path, tokenizer: Path) -> dict[str, torch.nn
     )
     if tiny.has_tokenizer:
         # CLIP's vocabulary is 1.5 MB: kept once, with the fixtures of the tokenizer.
+        (folder / "tokenizer").unlink(missing_ok=True)
         (folder / "tokenizer").symlink_to(Path("..") / tokenizer.relative_to(folder.parent), target_is_directory=True)
     return networks
 
