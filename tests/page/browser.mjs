@@ -1,0 +1,29 @@
+/** Headless Chromium as every command and test of this folder starts it. */
+import { existsSync } from 'node:fs';
+import { chromium } from 'playwright-core';
+
+/** The first that exists; `CHROMIUM` names another. */
+const PLACES = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+
+/** WebGPU on the software adapter that Chromium brings along: the same everywhere, also where there is no GPU. */
+const SOFTWARE_WEBGPU = ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'];
+const QUIET = [
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+  '--disable-quic',
+];
+
+/**
+ * @param {{hardwareGpu?: boolean}} [settings] hardwareGpu lets Chromium use the machine's graphics card
+ * @returns {Promise<import('playwright-core').Browser>}
+ */
+export async function launchBrowser({ hardwareGpu = false } = {}) {
+  const executablePath = PLACES.find((place) => place && existsSync(place));
+  if (!executablePath) {
+    throw new Error('Chromium is not installed: run ./build.sh, or name the program in the variable CHROMIUM.');
+  }
+  const gpu = hardwareGpu ? ['--enable-unsafe-webgpu', '--enable-features=Vulkan'] : SOFTWARE_WEBGPU;
+  return chromium.launch({ executablePath, args: ['--no-sandbox', '--headless=new', ...QUIET, ...gpu] });
+}

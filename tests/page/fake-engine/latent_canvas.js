@@ -1,0 +1,170 @@
+/**
+ * A test double with the exports of the real engine, served in place of www/pkg/. It downloads the model's files as
+ * the manifest lists them and draws a gradient that depends on the options. The prompt tells it how to misbehave:
+ * "panic", "trap", "never", "slow", "hog" (a step that blocks the worker), "coded <code>".
+ */
+let panicListener = () => {};
+
+export default async function init({ module_or_path }) {
+  const { instance } = await WebAssembly.instantiateStreaming(module_or_path, {});
+  return instance.exports;
+}
+
+export function set_panic_listener(listener) {
+  panicListener = listener;
+}
+
+function coded(code, message) {
+  return Object.assign(new Error(message), { code });
+}
+
+function sleep(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+async function fetchBytes(url, onChunk) {
+  let response;
+  try {
+    response = await fetch(url);
+  } catch (error) {
+    throw coded('network', `${url}: ${error.message}`);
+  }
+  if (!response.ok) throw coded('http', `${url} answered ${response.status}.`);
+  const chunks = [];
+  try {
+    for await (const chunk of response.body) {
+      chunks.push(chunk);
+      onChunk(chunk.byteLength);
+    }
+  } catch (error) {
+    throw coded('network', `${url}: ${error.message}`);
+  }
+  return new Uint8Array(await new Blob(chunks).arrayBuffer());
+}
+
+async function readManifest(model) {
+  const bytes = await fetchBytes(`${model}manifest.json`, () => {});
+  try {
+    return JSON.parse(new TextDecoder().decode(bytes));
+  } catch {
+    throw coded('config', `${model}manifest.json is not JSON.`);
+  }
+}
+
+async function download(model, onEvent) {
+  const { files } = await readManifest(model);
+  const total = files.reduce((sum, { length }) => sum + length, 0);
+  let loaded = 0;
+  for (const { path, length } of files) {
+    const bytes = await fetchBytes(model + path, (count) => {
+      loaded += count;
+      onEvent({ stage: 'download', loaded, total });
+    });
+    if (bytes.byteLength !== length) throw coded('truncated', `${path} has ${bytes.byteLength} bytes, not ${length}.`);
+  }
+  return total;
+}
+
+async function openGpu() {
+  const adapter = await navigator.gpu?.requestAdapter();
+  if (!adapter) throw coded('no-webgpu', 'No adapter.');
+  const device = await adapter.requestDevice();
+  return { name: adapter.info.architecture, device, buffers: [device.createBuffer({ size: 4096, usage: GPUBufferUsage.STORAGE })] };
+}
+
+export class Session {
+  #cancelled = false;
+  #gpu = null;
+  info;
+
+  static async load({ model, engine }, onEvent) {
+    const session = new Session();
+    session.#gpu = engine === 'webgpu' ? await openGpu() : null;
+    const weightBytes = await download(model, onEvent);
+    onEvent({ stage: 'prepare' });
+    if (model.includes('panics')) {
+      panicListener('panicked at load');
+      await new Promise(() => {});
+    }
+    session.info = {
+      name: 'fake',
+      engine,
+      adapter: session.#gpu?.name ?? null,
+      defaultWidth: 64,
+      defaultHeight: 64,
+      sizeMultiple: 8,
+      scheduler: 'pndm',
+      schedulers: ['pndm', 'ddim', 'euler'],
+      weightBytes,
+    };
+    return session;
+  }
+
+  count_tokens(text) {
+    const words = text.split(/\s+/).filter(Boolean);
+    return { count: words.length + 2, limit: 77, truncatedText: words.length > 75 ? words.slice(75).join(' ') : null };
+  }
+
+  async generate(options, onEvent) {
+    this.#cancelled = false;
+    const { prompt, seed, steps, guidanceScale } = options;
+    onEvent({ stage: 'encode' });
+    if (prompt.startsWith('coded ')) throw coded(prompt.slice(6), 'As the prompt wished.');
+    if (prompt === 'never') await new Promise(() => {});
+    for (let step = 0; step < steps; step++) {
+      onEvent({ stage: 'denoise', step, steps });
+      await sleep(prompt === 'slow' ? 100 : 0);
+      if (prompt === 'hog') this.#block(30_000);
+      if (prompt === 'panic' && step === 1) {
+        panicListener('panicked at step 1');
+        await new Promise(() => {});
+      }
+      if (prompt === 'trap' && step === 1) throw new WebAssembly.RuntimeError('unreachable');
+      if (this.#cancelled) throw coded('cancelled', 'Cancelled.');
+    }
+    onEvent({ stage: 'denoise', step: steps, steps });
+    onEvent({ stage: 'decode' });
+    const width = options.width ?? 64;
+    const height = options.height ?? 64;
+    const rgba = gradient(width, height, seed, guidanceScale);
+    return {
+      width,
+      height,
+      rgba,
+      png: await encode(rgba, width, height),
+      seed,
+      tokens: this.count_tokens(prompt),
+      latents: options.keepLatents ? new Float32Array((width / 8) * (height / 8) * 4) : null,
+      report: {},
+    };
+  }
+
+  cancel() {
+    this.#cancelled = true;
+  }
+
+  free() {
+    this.#gpu?.buffers.forEach((buffer) => buffer.destroy());
+  }
+
+  #block(ms) {
+    const end = performance.now() + ms;
+    while (performance.now() < end);
+  }
+}
+
+function gradient(width, height, seed, guidanceScale) {
+  const rgba = new Uint8ClampedArray(width * height * 4);
+  for (let y = 0; y < height; y++) {
+    for (let x = 0; x < width; x++) {
+      rgba.set([(255 * x) / width, (255 * y) / height, (seed * 37 + guidanceScale * 11) % 256, 255], (y * width + x) * 4);
+    }
+  }
+  return rgba;
+}
+
+async function encode(rgba, width, height) {
+  const canvas = new OffscreenCanvas(width, height);
+  canvas.getContext('2d').putImageData(new ImageData(rgba, width, height), 0, 0);
+  return new Uint8Array(await (await canvas.convertToBlob()).arrayBuffer());
+}

@@ -1,0 +1,190 @@
+/**
+ * A loaded model on one engine, shared by all elements of the page that name the same model and engine: one worker,
+ * one download, one job at a time.
+ */
+import { LatentError, cancelled } from './errors.js';
+import { WorkerLink } from './worker-link.js';
+
+/** @type {Map<string, Engine>} */
+const engines = new Map();
+
+export class Engine {
+  #key;
+  #model;
+  #kind;
+  #holders = new Set();
+  #link = null;
+  /** The load in progress or done: { promise, listeners, waiting }; null before the first and after a failure. */
+  #load = null;
+  #queue = [];
+  #running = false;
+
+  /** @private use `Engine.of` */
+  constructor(key, model, kind) {
+    this.#key = key;
+    this.#model = model;
+    this.#kind = kind;
+  }
+
+  /**
+   * @param {string} model absolute URL of the model's folder, with a final slash
+   * @param {'cpu'|'webgpu'} kind
+   * @param {object} holder whoever needs it; must be given to `release` once
+   */
+  static of(model, kind, holder) {
+    const key = `${kind} ${model}`;
+    let engine = engines.get(key);
+    if (!engine) {
+      engine = new Engine(key, model, kind);
+      engines.set(key, engine);
+    }
+    engine.#holders.add(holder);
+    return engine;
+  }
+
+  /** When the last holder leaves, the worker ends and its memory is free. */
+  release(holder) {
+    this.#holders.delete(holder);
+    if (this.#holders.size > 0) return;
+    if (engines.get(this.#key) === this) engines.delete(this.#key);
+    this.#drop(cancelled());
+  }
+
+  /**
+   * Loads the model, or joins the load that is in progress.
+   *
+   * @param {{onEvent: (event: object) => void, signal: AbortSignal}} caller
+   * @returns {Promise<object>} the model's info
+   */
+  load({ onEvent, signal }) {
+    if (signal.aborted) return Promise.reject(cancelled());
+    if (this.#link?.failure) this.#load = null;
+    const load = (this.#load ??= this.#startLoad());
+    if (load.info) return Promise.resolve(load.info);
+    load.listeners.add(onEvent);
+    load.waiting += 1;
+    return new Promise((resolve, reject) => {
+      const leave = () => {
+        load.listeners.delete(onEvent);
+        load.waiting -= 1;
+        reject(cancelled());
+        // The engine cannot interrupt a load; ending the worker does.
+        if (load.waiting === 0 && !load.info && this.#load === load) this.#drop(cancelled());
+      };
+      signal.addEventListener('abort', leave, { once: true });
+      const done = () => {
+        signal.removeEventListener('abort', leave);
+        load.listeners.delete(onEvent);
+      };
+      load.promise.finally(done).then(resolve, reject);
+    });
+  }
+
+  /**
+   * Waits for its turn, loads the model if need be, and draws one picture.
+   *
+   * @param {object} options as `checkOptions` returns them
+   * @param {{onEvent: (event: object) => void, signal: AbortSignal}} caller
+   * @returns {Promise<object>} what the worker answers: pixels, PNG, seed, tokens, report
+   */
+  async generate(options, caller) {
+    await this.load(caller);
+    return new Promise((resolve, reject) => {
+      const job = { options, caller, resolve, reject };
+      const leave = () => {
+        const place = this.#queue.indexOf(job);
+        if (place < 0) return;
+        this.#queue.splice(place, 1);
+        reject(cancelled());
+      };
+      caller.signal.addEventListener('abort', leave, { once: true });
+      this.#queue.push(job);
+      const ahead = this.#queue.length - (this.#running ? 0 : 1);
+      if (ahead > 0) caller.onEvent({ stage: 'queue', ahead });
+      this.#runNext();
+    });
+  }
+
+  /** @returns {Promise<{count: number, limit: number, truncatedText: string|null}|null>} null while no model is loaded */
+  countTokens(text) {
+    if (!this.#load?.info || this.#link.failure) return Promise.resolve(null);
+    return this.#link.request({ type: 'count', text }).reply;
+  }
+
+  #startLoad() {
+    if (!this.#link || this.#link.failure) this.#link = new WorkerLink();
+    const load = { listeners: new Set(), waiting: 0, info: null, promise: null };
+    const relay = (event) => {
+      for (const listener of load.listeners) listener(event);
+    };
+    const { reply } = this.#link.request({ type: 'load', model: this.#model, engine: this.#kind }, relay);
+    load.promise = reply.then(
+      (info) => {
+        load.info = info;
+        return info;
+      },
+      (error) => {
+        // A failure is never kept: the next call starts afresh.
+        if (this.#load === load) this.#load = null;
+        throw error;
+      },
+    );
+    // Every caller hears of a failure through its own promise; this one may be left without any.
+    load.promise.catch(() => {});
+    return load;
+  }
+
+  async #runNext() {
+    if (this.#running) return;
+    const job = this.#queue.shift();
+    if (!job) return;
+    this.#running = true;
+    try {
+      // The worker may have died while this job waited.
+      await this.load(job.caller);
+      job.resolve(await this.#draw(job));
+    } catch (error) {
+      job.reject(error);
+    } finally {
+      this.#running = false;
+      this.#runNext();
+    }
+  }
+
+  #draw({ options, caller: { onEvent, signal } }) {
+    if (signal.aborted) return Promise.reject(cancelled());
+    const link = this.#link;
+    const { id, reply } = link.request({ type: 'generate', options }, onEvent);
+    const stop = () => link.cancel(id, cancelled());
+    signal.addEventListener('abort', stop, { once: true });
+    return reply.finally(() => signal.removeEventListener('abort', stop));
+  }
+
+  #drop(error) {
+    this.#load = null;
+    const link = this.#link;
+    this.#link = null;
+    link?.end(error);
+  }
+}
+
+/**
+ * The absolute URL of a model folder.
+ *
+ * @param {string|null} model attribute value, relative to the document; null for the bundled model
+ * @throws {LatentError} `invalid-argument`
+ */
+export function modelUrl(model) {
+  const [text, base] = model ? [model, document.baseURI] : ['./models/emoji/', import.meta.url];
+  let url;
+  try {
+    url = new URL(text, base);
+  } catch (cause) {
+    throw new LatentError('invalid-argument', `The model "${text}" is not a URL: give the folder that holds model_index.json.`, { cause });
+  }
+  if (!/^(https?|blob):$/.test(url.protocol)) {
+    throw new LatentError('invalid-argument', `The model ${url.href} cannot be fetched: give an http or https URL.`);
+  }
+  if (!url.pathname.endsWith('/')) url.pathname += '/';
+  return url.href;
+}

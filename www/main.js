@@ -1,0 +1,198 @@
+/** The page around the element: a form, and what it shows while the element works. */
+import './latent-canvas.js';
+import { chooseEngine } from './gpu-probe.js';
+import { describeProgress, megabytes } from './progress.js';
+import { keepInputs, saveInputs } from './saved-inputs.js';
+
+const EXAMPLES = ['red apple, flat style', '3d owl', 'a frog', 'rocket', 'blue heart', 'robot, flat style', '3d fox', 'snowman'];
+/** Writing to the page takes time from the engine; people do not read faster. */
+const REDRAW_INTERVAL_MS = 250;
+const TOKEN_COUNT_DELAY_MS = 400;
+
+const $ = (id) => document.getElementById(id);
+const form = $('form');
+const picture = $('picture');
+const prompt = $('prompt');
+let lastRedraw = 0;
+let lastSeed = null;
+let tokenTimer = 0;
+
+function busy() {
+  return picture.state === 'generating' || picture.state === 'loading' || picture.state === 'cancelling';
+}
+
+function readNumber(id) {
+  // An empty or malformed field gives NaN, which the element refuses with a sentence.
+  return $(id).valueAsNumber;
+}
+
+function readForm() {
+  const [width, height] = $('size').value.split('x').map(Number);
+  return {
+    prompt: prompt.value,
+    negativePrompt: $('negative').value,
+    steps: readNumber('steps'),
+    guidanceScale: readNumber('guidance'),
+    seed: readNumber('seed'),
+    scheduler: $('scheduler').value,
+    width,
+    height,
+  };
+}
+
+async function generate() {
+  if (busy()) return;
+  clearTimeout(tokenTimer);
+  $('error').textContent = '';
+  $('status').textContent = 'Starting';
+  picture.engine = $('engine').value;
+  // The element tells of a failure by its event.
+  await picture.generate(readForm()).catch(() => {});
+}
+
+function cancel() {
+  picture.cancel();
+}
+
+function formatDuration(ms) {
+  const seconds = Math.ceil(ms / 1000);
+  return seconds < 90 ? `${seconds} s` : `${Math.round(seconds / 60)} min`;
+}
+
+function showProgress({ detail }) {
+  const now = performance.now();
+  const stage = detail.stage !== 'denoise' && detail.stage !== 'download' && detail.stage !== 'engine';
+  if (!stage && detail.fraction !== 1 && now - lastRedraw < REDRAW_INTERVAL_MS) return;
+  lastRedraw = now;
+  const bar = $('bar');
+  if (detail.fraction === null) bar.removeAttribute('value');
+  else bar.value = detail.fraction;
+  const left = detail.etaMs === null || detail.etaMs === 0 ? '' : `, about ${formatDuration(detail.etaMs)} left`;
+  $('status').textContent = describeProgress(detail) + left;
+  if (detail.fraction !== null) document.title = `${Math.round(detail.fraction * 100)} % · latent-canvas`;
+}
+
+function showState() {
+  const working = busy();
+  // Hiding the focused button would drop the focus to the page.
+  const focused = document.activeElement === $('generate') || document.activeElement === $('cancel');
+  $('generate').hidden = working;
+  $('cancel').hidden = !working;
+  $('cancel').disabled = picture.state === 'cancelling';
+  if (focused) $(working ? 'cancel' : 'generate').focus();
+  $('bar').hidden = !working;
+  if (picture.state === 'cancelling') $('status').textContent = 'Stopping…';
+  if (!working) document.title = 'latent-canvas';
+  if (picture.info) $('size-note').textContent = '';
+}
+
+function engineWords({ engine, adapter }) {
+  return engine === 'webgpu' ? `WebGPU on ${adapter ?? 'an unnamed adapter'}` : 'CPU engine';
+}
+
+function showImage({ detail: { seed, width, height, tokens, report } }) {
+  lastSeed = seed;
+  $('reuse-seed').disabled = false;
+  $('save').disabled = false;
+  const { total } = report.milliseconds;
+  $('status').textContent = `Done in ${(total / 1000).toFixed(1)} s.`;
+  $('facts').textContent = `Seed ${seed} · ${width} × ${height} · ${engineWords(report)}`;
+  $('engine-note').textContent = report.engineNote ?? '';
+  showTokens(tokens);
+}
+
+function showError({ detail: { code, message } }) {
+  if (code === 'cancelled') {
+    $('status').textContent = 'Cancelled.';
+    return;
+  }
+  $('status').textContent = '';
+  $('error').textContent = message;
+}
+
+function showTokens(tokens) {
+  $('tokens').textContent = tokens ? `${tokens.count} of ${tokens.limit} tokens` : '';
+  const cut = tokens?.truncatedText;
+  $('cut').hidden = !cut;
+  $('cut').textContent = cut ? `The prompt is too long for the model; this part is not used: “${cut}”` : '';
+}
+
+/** Counting needs the tokenizer of the loaded model; while a picture is drawn the engine has no time for it. */
+function countTokensSoon() {
+  clearTimeout(tokenTimer);
+  tokenTimer = setTimeout(async () => {
+    if (busy()) return;
+    showTokens(await picture.countTokens(prompt.value).catch(() => null));
+  }, TOKEN_COUNT_DELAY_MS);
+}
+
+function setValue(id, value) {
+  $(id).value = value;
+  saveInputs(form);
+}
+
+function addExamples() {
+  for (const text of EXAMPLES) {
+    const chip = document.createElement('button');
+    chip.type = 'button';
+    chip.textContent = text;
+    chip.addEventListener('click', () => {
+      setValue('prompt', text);
+      countTokensSoon();
+      // The next Enter draws it; a click alone starts no download.
+      if (!busy()) $('generate').focus();
+    });
+    $('examples').append(chip);
+  }
+}
+
+async function showDownloadSize() {
+  try {
+    const response = await fetch(new URL('./models/emoji/manifest.json', import.meta.url));
+    const { files } = await response.json();
+    const bytes = files.reduce((sum, { length }) => sum + length, 0);
+    if (!picture.info) $('size-note').textContent = `The first picture downloads the model: ${megabytes(bytes)} MB.`;
+  } catch {
+    // The size is a courtesy; what is wrong with the server is told when the model is loaded.
+  }
+}
+
+async function showEngineNote() {
+  const { note } = await chooseEngine('auto');
+  $('engine-note').textContent = $('engine').value === 'auto' ? (note ?? '') : '';
+}
+
+function onKey(event) {
+  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+    event.preventDefault();
+    generate();
+  } else if (event.key === 'Escape' && busy()) {
+    event.preventDefault();
+    cancel();
+  }
+}
+
+addExamples();
+keepInputs(form);
+if (/mac|iphone|ipad/i.test(navigator.userAgent)) document.querySelector('.modifier').textContent = '⌘';
+form.addEventListener('submit', (event) => {
+  event.preventDefault();
+  generate();
+});
+form.noValidate = true;
+document.querySelector('main').addEventListener('keydown', onKey);
+prompt.addEventListener('input', countTokensSoon);
+$('cancel').addEventListener('click', cancel);
+$('random-seed').addEventListener('click', () => setValue('seed', '-1'));
+$('reuse-seed').addEventListener('click', () => setValue('seed', String(lastSeed)));
+$('save').addEventListener('click', () => picture.download());
+$('engine').addEventListener('change', showEngineNote);
+picture.addEventListener('progress', showProgress);
+picture.addEventListener('statechange', showState);
+picture.addEventListener('image', showImage);
+picture.addEventListener('error', showError);
+window.addEventListener('beforeunload', (event) => {
+  if (busy()) event.preventDefault();
+});
+showDownloadSize();
+showEngineNote();

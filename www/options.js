@@ -1,0 +1,104 @@
+/**
+ * The rules for what may be asked of `generate()`. They are checked before a byte is downloaded, and
+ * nothing is ever clamped: a value outside its range is an error that names the range.
+ */
+import { LatentError } from './errors.js';
+
+/** Names of diffusers' schedulers, without the suffix "Scheduler" and in lower case. */
+export const SCHEDULERS = ['pndm', 'ddim', 'euler'];
+export const ENGINES = ['auto', 'cpu', 'webgpu'];
+
+/** Largest width and height, in pixels: the attention of a larger picture does not fit a browser tab. */
+export const MAX_SIZE_PX = 1024;
+/** A picture is made of latents that stand for 8 x 8 pixels each. */
+export const SIZE_MULTIPLE_PX = 8;
+/** The training schedule has 1000 timesteps; there are no more steps to take. */
+export const MAX_STEPS = 1000;
+export const MAX_SEED = 2 ** 32 - 1;
+/** Asks for a seed drawn at random; the drawn one is in the result. */
+export const RANDOM_SEED = -1;
+
+const KNOWN = [
+  'prompt', 'negativePrompt', 'seed', 'steps', 'guidanceScale', 'width', 'height', 'scheduler', 'keepLatents',
+];
+
+function fail(message) {
+  throw new LatentError('invalid-argument', message);
+}
+
+function checkText(name, value) {
+  if (typeof value !== 'string') fail(`${name} must be text, not ${typeof value}.`);
+  return value;
+}
+
+function checkWhole(name, value, from, to, hint) {
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < from || value > to) {
+    fail(`${name} is ${String(value)}: give a whole number from ${from} to ${to}${hint}.`);
+  }
+  return value;
+}
+
+function checkSize(name, value) {
+  if (value === null || value === undefined) return null;
+  checkWhole(name, value, SIZE_MULTIPLE_PX, MAX_SIZE_PX, `, a multiple of ${SIZE_MULTIPLE_PX}`);
+  if (value % SIZE_MULTIPLE_PX !== 0) {
+    const below = value - (value % SIZE_MULTIPLE_PX);
+    const near = [below, below + SIZE_MULTIPLE_PX].filter((n) => n >= SIZE_MULTIPLE_PX && n <= MAX_SIZE_PX);
+    fail(`${name} is ${value}, which is not a multiple of ${SIZE_MULTIPLE_PX}: use ${near.join(' or ')}.`);
+  }
+  return value;
+}
+
+function drawSeed() {
+  return crypto.getRandomValues(new Uint32Array(1))[0];
+}
+
+/** @returns {'auto'|'cpu'|'webgpu'} the name itself; throws `invalid-argument` for any other name. */
+export function checkEngine(name) {
+  if (!ENGINES.includes(name)) fail(`The engine "${name}" does not exist: use ${ENGINES.join(', ')}.`);
+  return name;
+}
+
+/**
+ * Checks the options of one picture and fills in what is random.
+ *
+ * @param {object} options prompt, negativePrompt, seed (-1 or 0..2^32-1), steps (1..1000), guidanceScale (>= 0),
+ *   width and height (px, or null for the model's own size), scheduler (or null for the model's own), keepLatents
+ * @returns {object} a plain copy that can be posted to the worker; `seed` is never -1 in it
+ * @throws {LatentError} `invalid-argument`
+ */
+export function checkOptions(options) {
+  for (const name of Object.keys(options)) {
+    if (!KNOWN.includes(name)) fail(`There is no option "${name}". The options are ${KNOWN.join(', ')}.`);
+  }
+  const prompt = checkText('prompt', options.prompt ?? '');
+  if (prompt.trim() === '') fail('The prompt is empty: write what the picture should show.');
+  const negativePrompt = checkText('negativePrompt', options.negativePrompt ?? '');
+
+  const seed = options.seed ?? RANDOM_SEED;
+  if (seed !== RANDOM_SEED) checkWhole('seed', seed, 0, MAX_SEED, ', or -1 for a random one');
+
+  const steps = checkWhole('steps', options.steps, 1, MAX_STEPS, '');
+  const guidanceScale = options.guidanceScale;
+  if (typeof guidanceScale !== 'number' || !Number.isFinite(guidanceScale) || guidanceScale < 0) {
+    fail(`guidanceScale is ${String(guidanceScale)}: give a number that is 0 or more (1 turns guidance off).`);
+  }
+  const width = checkSize('width', options.width);
+  const height = checkSize('height', options.height);
+
+  const scheduler = options.scheduler ?? null;
+  if (scheduler !== null && !SCHEDULERS.includes(scheduler)) {
+    fail(`The scheduler "${scheduler}" does not exist: use ${SCHEDULERS.join(', ')}.`);
+  }
+  return {
+    prompt,
+    negativePrompt,
+    seed: seed === RANDOM_SEED ? drawSeed() : seed,
+    steps,
+    guidanceScale,
+    width,
+    height,
+    scheduler,
+    keepLatents: options.keepLatents === true,
+  };
+}

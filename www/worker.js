@@ -1,0 +1,163 @@
+/**
+ * The dedicated worker: holds the wasm module and one loaded model. The only file that knows the engine's exports.
+ *
+ * In:  {type: "load", id, model, engine}, {type: "generate", id, options}, {type: "count", id, text},
+ *      {type: "cancel", id}, {type: "stop"}.
+ * Out: {type: "ready"}, {type: "start-failed", message}, {type: "panic", message}, {type: "event", id, event},
+ *      {type: "done", id, value}, {type: "failed", id, error: {code, message}}.
+ */
+import { countGpuBytes, destroyDevices, gpuBytes } from './gpu-bytes.js';
+import { Stopwatch } from './stopwatch.js';
+import { fetchWasm } from './wasm-fetch.js';
+
+/** Download progress arrives with every network packet; the page needs no more than this. */
+const PROGRESS_INTERVAL_MS = 100;
+
+countGpuBytes();
+
+let session = null;
+let loadReport = null;
+let running = null;
+let memory = null;
+
+const started = start();
+started.then(
+  () => postMessage({ type: 'ready' }),
+  (error) => postMessage({ type: 'start-failed', message: error.message }),
+);
+
+async function start() {
+  const glue = new URL('./pkg/latent_canvas.js', import.meta.url);
+  let engine;
+  try {
+    engine = await import(glue.href);
+  } catch (cause) {
+    throw new Error(`The engine's script ${glue.href} could not be loaded (${cause.message}): the folder pkg/ must lie beside worker.js and be served as JavaScript.`);
+  }
+  const report = progressSender(null);
+  const response = await fetchWasm(new URL('./pkg/latent_canvas_bg.wasm', import.meta.url), report);
+  try {
+    const exports = await engine.default({ module_or_path: response });
+    memory = exports?.memory ?? null;
+  } catch (cause) {
+    if (/unsafe-eval|content security policy/i.test(cause.message)) {
+      throw new Error("The page's Content-Security-Policy forbids WebAssembly: add 'wasm-unsafe-eval' to script-src.");
+    }
+    throw new Error(`The engine could not be started (${cause.message}): use a current browser, and check that pkg/latent_canvas_bg.wasm is the file that belongs to this version.`);
+  }
+  engine.set_panic_listener((message) => postMessage({ type: 'panic', message }));
+  return engine;
+}
+
+/** Passes events on; of the many download events only some, and always the last. */
+function progressSender(id, watch = null) {
+  let last = 0;
+  return (event) => {
+    watch?.enter(event.stage);
+    const partial = event.loaded !== undefined && event.loaded !== event.total;
+    const now = performance.now();
+    if (partial && now - last < PROGRESS_INTERVAL_MS) return;
+    last = now;
+    postMessage({ type: 'event', id, event });
+  };
+}
+
+async function load({ id, model, engine }) {
+  const { Session } = await started;
+  session?.free();
+  session = null;
+  const watch = new Stopwatch();
+  session = await Session.load({ model, engine }, progressSender(id, watch));
+  loadReport = watch.stop();
+  return session.info;
+}
+
+async function generate({ id, options }) {
+  const watch = new Stopwatch();
+  running = id;
+  try {
+    const result = await session.generate(options, progressSender(id, watch));
+    const { download, prepare, total: load } = loadReport;
+    const milliseconds = { load, download: download ?? 0, prepare: prepare ?? 0, ...watch.stop() };
+    const { engine, adapter } = session.info;
+    return {
+      width: result.width,
+      height: result.height,
+      rgba: owned(result.rgba),
+      png: owned(result.png),
+      seed: result.seed,
+      tokens: result.tokens,
+      latents: owned(result.latents),
+      report: {
+        ...result.report,
+        engine,
+        adapter,
+        milliseconds,
+        gpuBytesPeak: gpuBytes().peak,
+        gpuBytesLive: gpuBytes().live,
+        wasmMemoryBytes: memory?.buffer.byteLength ?? null,
+        jsHeapBytes: performance.memory?.usedJSHeapSize ?? null,
+      },
+    };
+  } finally {
+    running = null;
+  }
+}
+
+/** A view into wasm memory cannot be handed over and would change under the reader. */
+function owned(array) {
+  if (!array) return null;
+  return array.buffer === memory?.buffer ? array.slice() : array;
+}
+
+function needSession() {
+  if (!session) throw Object.assign(new Error('No model is loaded.'), { code: 'worker-failed' });
+}
+
+const handlers = {
+  load,
+  generate(message) {
+    needSession();
+    return generate(message);
+  },
+  count({ text }) {
+    needSession();
+    return session.count_tokens(text);
+  },
+};
+
+async function answer(message) {
+  try {
+    const value = await handlers[message.type](message);
+    const transfer = [value.rgba, value.png, value.latents].filter(Boolean).map((array) => array.buffer);
+    postMessage({ type: 'done', id: message.id, value }, [...new Set(transfer)]);
+  } catch (error) {
+    if (typeof error?.code === 'string') {
+      postMessage({ type: 'failed', id: message.id, error: { code: error.code, message: error.message } });
+    } else {
+      // A trap or a bug in the glue: the module's state cannot be trusted any more.
+      postMessage({ type: 'panic', message: String(error?.message ?? error) });
+    }
+  }
+}
+
+function stop() {
+  session?.cancel();
+  destroyDevices();
+  close();
+}
+
+addEventListener('message', ({ data }) => {
+  if (data.type === 'stop') stop();
+  else if (data.type === 'cancel') {
+    if (running === data.id) session.cancel();
+  } else {
+    // A failed start has its own message.
+    started.then(() => answer(data), () => {});
+  }
+});
+
+addEventListener('unhandledrejection', (event) => {
+  event.preventDefault();
+  postMessage({ type: 'panic', message: String(event.reason?.message ?? event.reason) });
+});
