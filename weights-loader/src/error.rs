@@ -5,7 +5,9 @@
 #[non_exhaustive]
 pub enum LoadError {
     /// The server answered with a status that is no success. Check the address, or try later (429, 5xx).
-    #[error("{url} answered with HTTP status {status}. Check the model's address; if it is right, try again later.")]
+    #[error(
+        "{url} answered with HTTP status {status}. Check the model's address; if it is right, try again later."
+    )]
     Http {
         /// The address that was asked.
         url: String,
@@ -13,7 +15,9 @@ pub enum LoadError {
         status: u16,
     },
     /// No answer, a cut connection, or a stall. Check the network and load again.
-    #[error("{url} could not be read: {why}. Check the network connection (and that the host allows other sites to read it), then load again.")]
+    #[error(
+        "{url} could not be read: {why}. Check the network connection (and that the host allows other sites to read it), then load again."
+    )]
     Network {
         /// The address that was asked.
         url: String,
@@ -21,13 +25,17 @@ pub enum LoadError {
         why: String,
     },
     /// The server ignored a range request where only a part was wanted. Use a host that supports ranges.
-    #[error("{url} does not support range requests, and a part of the file is needed. Host the model on a server that does.")]
+    #[error(
+        "{url} does not support range requests, and a part of the file is needed. Host the model on a server that does."
+    )]
     RangeUnsupported {
         /// The address that was asked.
         url: String,
     },
     /// Fewer or more bytes arrived than the file has. Load again; if it stays, the file on the server is damaged.
-    #[error("{name} has {got} bytes where {expected} were expected. Load again; if this stays, the file on the server is incomplete.")]
+    #[error(
+        "{name} has {got} bytes where {expected} were expected. Load again; if this stays, the file on the server is incomplete."
+    )]
     Truncated {
         /// The file.
         name: String,
@@ -37,7 +45,9 @@ pub enum LoadError {
         got: u64,
     },
     /// The bytes are not those the manifest promises. Load again; if it stays, the file on the server was changed.
-    #[error("{name} does not match its SHA-256 checksum (expected {expected}, got {got}). Load again; if this stays, the file on the server was changed or damaged.")]
+    #[error(
+        "{name} does not match its SHA-256 checksum (expected {expected}, got {got}). Load again; if this stays, the file on the server was changed or damaged."
+    )]
     ChecksumMismatch {
         /// The file.
         name: String,
@@ -63,7 +73,9 @@ pub enum LoadError {
         why: String,
     },
     /// The model needs a tensor that the file lacks. The file belongs to another model, or is incomplete.
-    #[error("{file} lacks tensors that the model needs: {names}. The file belongs to another model or is incomplete; use the file that belongs to this config.json.")]
+    #[error(
+        "{file} lacks tensors that the model needs: {names}. The file belongs to another model or is incomplete; use the file that belongs to this config.json."
+    )]
     MissingTensor {
         /// The file.
         file: String,
@@ -71,7 +83,9 @@ pub enum LoadError {
         names: String,
     },
     /// The file holds tensors that the model does not use. The file belongs to another model.
-    #[error("{file} holds tensors that this model does not use: {names}. The file belongs to another model; use the file that belongs to this config.json.")]
+    #[error(
+        "{file} holds tensors that this model does not use: {names}. The file belongs to another model; use the file that belongs to this config.json."
+    )]
     UnusedTensor {
         /// The file.
         file: String,
@@ -79,7 +93,9 @@ pub enum LoadError {
         names: String,
     },
     /// A tensor has another shape than the config says. Config and weights belong to different models.
-    #[error("tensor {name} has shape {got:?}, and the config asks for {expected:?}. config.json and weights belong to different models.")]
+    #[error(
+        "tensor {name} has shape {got:?}, and the config asks for {expected:?}. config.json and weights belong to different models."
+    )]
     ShapeMismatch {
         /// The tensor.
         name: String,
@@ -89,7 +105,9 @@ pub enum LoadError {
         got: Vec<usize>,
     },
     /// A tensor has a number format that is not supported. Convert the file to F16, BF16 or F32.
-    #[error("tensor {name} is stored as {dtype}, which is not supported. Convert the file to F16, BF16 or F32.")]
+    #[error(
+        "tensor {name} is stored as {dtype}, which is not supported. Convert the file to F16, BF16 or F32."
+    )]
     UnsupportedDtype {
         /// The tensor.
         name: String,
