@@ -7,7 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 # --- tool versions: pinned here and nowhere else ------------------------------------------------
 RUST_MINIMUM=1.95.0
 RUST_TARGET=wasm32-unknown-unknown
-NODE_MINIMUM=20
+# From here on Node reads a .js file with imports as a module without being told.
+NODE_MINIMUM=20.19.0
 # The command line tool refuses a module of another version, so Cargo.lock decides.
 WASM_BINDGEN_VERSION=$(sed -n '/^name = "wasm-bindgen"$/{n;s/version = "\(.*\)"/\1/p;}' Cargo.lock)
 WASM_PACK_VERSION=0.15.1
@@ -78,7 +79,7 @@ need_node() {
 need_cargo_tool() {
   need_rust
   local crate=$1 binary=$2 version=$3
-  [[ $("$binary" --version 2>/dev/null || true) == *" $version"* ]] && return
+  [[ $("$binary" --version 2>/dev/null | cut -d' ' -f2 || true) == "$version" ]] && return
   say "installing $crate $version with cargo"
   # A build folder of its own: cargo's default would be ours, with its lock and its flags.
   local build_dir
@@ -144,19 +145,16 @@ build_wasm() {
     print_sizes "$module"
     return
   fi
-  local staging
-  staging=$(mktemp -d)
+  local staging=$TARGET_DIR/pkg
+  rm -rf "$staging"
   timed "wasm-bindgen" wasm-bindgen --target web --out-dir "$staging" "$WASM_BUILT"
   timed "wasm-opt" tests/node_modules/.bin/wasm-opt -O \
     --enable-simd --enable-bulk-memory --enable-nontrapping-float-to-int --enable-sign-ext \
     --enable-mutable-globals --enable-reference-types --enable-multivalue \
     "$staging/latent_canvas_bg.wasm" -o "$staging/latent_canvas_bg.wasm"
-  mkdir -p "$PKG_DIR"
-  # The module goes last: it is what the freshness test above looks at.
-  mv "$staging"/*.js "$staging"/*.ts "$PKG_DIR/"
-  mv "$staging/latent_canvas_bg.wasm" "$module"
-  touch "$module"
-  rm -rf "$staging"
+  # In one move: an interrupted build leaves the former module whole.
+  rm -rf "$PKG_DIR"
+  mv "$staging" "$PKG_DIR"
   print_sizes "$module"
 }
 
@@ -168,13 +166,17 @@ cmd_serve() {
 }
 
 cmd_generate() {
-  need_browser
-  build_wasm >&2
+  {
+    need_browser
+    build_wasm
+  } >&2
   exec node tests/page/generate.mjs "$@"
 }
 
 test_native() {
-  cargo test -p weights-loader -p latent-canvas -p latent-canvas-tests --features latent-canvas-tests/burn
+  # On its own: its test dependencies would change features under burn, which would be compiled once more.
+  cargo test -p weights-loader
+  cargo test -p latent-canvas -p latent-canvas-tests --features latent-canvas-tests/burn
 }
 
 test_browser() {
@@ -206,22 +208,24 @@ cmd_check() {
   timed "rules of the tree" tests/rules.sh
   timed "JavaScript syntax" check_javascript
   timed "rustfmt" cargo fmt --all --check
-  timed "clippy, native" cargo clippy -p weights-loader -p latent-canvas -p latent-canvas-tests \
+  timed "clippy: weights-loader" cargo clippy -p weights-loader --all-targets -- -D warnings
+  timed "clippy: without burn" cargo clippy -p latent-canvas -- -D warnings
+  timed "clippy: with burn" cargo clippy -p latent-canvas -p latent-canvas-tests \
     --features latent-canvas-tests/burn --all-targets -- -D warnings
-  timed "clippy, native, without burn" cargo clippy -p latent-canvas -- -D warnings
-  timed "clippy, wasm, without burn" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -- -D warnings
-  timed "clippy, wasm" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas \
-    --features "$WASM_FEATURES" -- -D warnings
+  timed "clippy: wasm, without burn" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -- -D warnings
+  timed "clippy: wasm, with burn" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -p latent-canvas-tests \
+    --features latent-canvas-tests/burn-wgpu --lib --test browser -- -D warnings
   timed "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --no-deps \
     -p weights-loader -p latent-canvas --features latent-canvas/burn
 }
 
 check_javascript() {
+  local file
   git ls-files '*.js' '*.mjs' | while read -r file; do node --check "$file"; done
 }
 
 cmd_golden() {
-  command -v python3 >/dev/null || die "Python is missing. Run: apt-get install python3-venv"
+  command -v python3 >/dev/null || die "Python is missing. Run: apt-get install python3 python3-venv"
   local requirements=tests/golden/requirements.txt stamp=$GOLDEN_VENV/requirements.txt
   if ! cmp -s "$requirements" "$stamp"; then
     say "installing $requirements into $GOLDEN_VENV"
