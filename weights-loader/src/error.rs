@@ -14,6 +14,12 @@ pub enum LoadError {
         /// The HTTP status.
         status: u16,
     },
+    /// A file on the disk is not there. Check the path.
+    #[error("{name} does not exist. Check the path; a model is a folder in diffusers' layout.")]
+    NotFound {
+        /// The file.
+        name: String,
+    },
     /// No answer, a cut connection, or a stall. Check the network and load again.
     #[error(
         "{url} could not be read: {why}. Check the network connection (and that the host allows other sites to read it), then load again."
@@ -131,6 +137,7 @@ impl LoadError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Http { .. } => "http",
+            Self::NotFound { .. } => "not-found",
             Self::Network { .. } => "network",
             Self::RangeUnsupported { .. } => "range-unsupported",
             Self::Truncated { .. } => "truncated",
@@ -144,5 +151,11 @@ impl LoadError {
             Self::Storage { .. } => "storage",
             Self::Cancelled => "cancelled",
         }
+    }
+
+    /// Whether the file is simply not there: an optional one may be left out.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound { .. } | Self::Http { status: 404, .. })
     }
 }

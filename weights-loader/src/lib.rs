@@ -5,6 +5,7 @@
 //! arrives. Nothing here ever holds a whole weights file.
 
 pub mod decode;
+pub mod dtype;
 pub mod error;
 pub mod index;
 pub mod load;
@@ -15,8 +16,9 @@ pub mod source;
 pub mod stream;
 
 pub use decode::decode_f32;
+pub use dtype::Dtype;
 pub use error::LoadError;
-pub use index::{Dtype, SafetensorsIndex, TensorInfo};
+pub use index::{SafetensorsIndex, TensorInfo};
 pub use load::{load_safetensors, load_text};
 pub use manifest::{Manifest, ManifestFile};
 pub use progress::{Progress, ProgressSum};

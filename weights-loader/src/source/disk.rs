@@ -27,6 +27,11 @@ impl DiskSource {
     }
 
     fn error(&self, error: &std::io::Error) -> LoadError {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            return LoadError::NotFound {
+                name: self.name.clone(),
+            };
+        }
         LoadError::Storage {
             why: format!("{}: {error}", self.name),
         }
