@@ -146,23 +146,24 @@ pub(super) fn token_bytes(token: &str) -> Vec<u8> {
 
 /// GPT-2's alphabet: bytes that print stand for themselves, the others for the characters from U+0100 on, in order.
 fn byte_to_char(byte: u8) -> char {
-    if prints(byte) {
-        return char::from(byte);
-    }
-    let before = (0..byte).filter(|&b| !prints(b)).count() as u32;
-    char::from_u32(0x100 + before).unwrap_or(char::REPLACEMENT_CHARACTER)
+    let code = u32::from(byte);
+    let code = match byte {
+        0x00..=0x20 => 0x100 + code,
+        0x7f..=0xa0 => 0x121 + (code - 0x7f),
+        0xad => 0x143,
+        _ => code,
+    };
+    char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
 fn char_to_byte(character: char) -> Option<u8> {
-    match u8::try_from(character) {
-        Ok(byte) => prints(byte).then_some(byte),
-        Err(_) => {
-            let index = (character as usize).checked_sub(0x100)?;
-            (0..=u8::MAX).filter(|&b| !prints(b)).nth(index)
-        }
-    }
-}
-
-fn prints(byte: u8) -> bool {
-    matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff)
+    let code = u32::from(character);
+    let byte = match code {
+        0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => code,
+        0x100..=0x120 => code - 0x100,
+        0x121..=0x142 => code - 0x121 + 0x7f,
+        0x143 => 0xad,
+        _ => return None,
+    };
+    u8::try_from(byte).ok()
 }

@@ -29,17 +29,29 @@ pub(super) fn normalize(text: &str, lower_case: bool) -> String {
 /// The words of a normalized text. White space belongs to no word.
 ///
 /// `<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+`
+///
+/// A second expression then cuts each word once more (GPT-2's, in the reference's byte-level step). It changes only the two literal
+/// alternatives, into `<|`, the name and `|>`. They stand in the text when the special tokens are looked for as typed, and the user
+/// typed capitals.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
+    let mut literal = 0;
     std::iter::from_fn(move || {
         rest = rest.trim_start();
-        let length = word_length(rest)?;
+        if literal == 0 {
+            let found = LITERALS.iter().find(|l| rest.starts_with(**l));
+            literal = found.map_or(0, |l| l.len());
+        }
+        let end = if literal == 0 { rest.len() } else { literal };
+        let length = word_length(&rest[..end])?;
+        literal = literal.saturating_sub(length);
         let (word, after) = rest.split_at(length);
         rest = after;
         Some(word)
     })
 }
 
+const LITERALS: [&str; 2] = ["<|startoftext|>", "<|endoftext|>"];
 const CONTRACTIONS: [&str; 7] = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"];
 
 /// Bytes of the word at the start of `text`, which does not start with white space.
