@@ -1,11 +1,13 @@
 //! `scheduler_config.json`, with diffusers' defaults for the keys it lacks.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::SchedulerKind;
+use super::keys::Keys;
 use crate::{Error, Result};
 
-const FILE: &str = "scheduler/scheduler_config.json";
+/// The file, relative to the model's folder.
+pub(super) const FILE: &str = "scheduler/scheduler_config.json";
 
 // A damaged file must not make us allocate without bound; published models have 1000.
 const MAX_TRAIN_TIMESTEPS: u64 = 100_000;
@@ -153,7 +155,7 @@ impl SchedulerConfig {
         let Value::Object(map) = root else {
             return Err(Error::config(FILE, "must be a JSON object"));
         };
-        let keys = Keys(&map);
+        let keys = Keys::new(&map);
         let num_train_timesteps =
             keys.integer("num_train_timesteps", 1000, 2, MAX_TRAIN_TIMESTEPS)?;
         let config = Self {
@@ -255,112 +257,5 @@ impl SchedulerConfig {
                 self.num_train_timesteps
             ),
         ))
-    }
-}
-
-/// Typed access to the keys of the file; every error names its key.
-struct Keys<'a>(&'a Map<String, Value>);
-
-impl<'a> Keys<'a> {
-    fn wrong(key: &str, value: &Value, wanted: &str) -> Error {
-        let mut shown = value.to_string();
-        if shown.chars().count() > 60 {
-            shown = shown.chars().take(60).chain("...".chars()).collect();
-        }
-        Error::config(FILE, format!("{key} must be {wanted}, and is {shown}"))
-    }
-
-    fn text(&self, key: &str) -> Result<Option<&'a str>> {
-        let Some(value) = self.0.get(key) else {
-            return Ok(None);
-        };
-        value
-            .as_str()
-            .map(Some)
-            .ok_or_else(|| Self::wrong(key, value, "a string"))
-    }
-
-    /// `null` is false, as in Python.
-    fn flag(&self, key: &str) -> Result<Option<bool>> {
-        match self.0.get(key) {
-            None => Ok(None),
-            Some(Value::Null) => Ok(Some(false)),
-            Some(Value::Bool(flag)) => Ok(Some(*flag)),
-            Some(value) => Err(Self::wrong(key, value, "true or false")),
-        }
-    }
-
-    fn integer(&self, key: &str, default: u64, least: u64, most: u64) -> Result<usize> {
-        let Some(value) = self.0.get(key) else {
-            return Ok(default as usize);
-        };
-        value
-            .as_u64()
-            .filter(|number| (least..=most).contains(number))
-            .map(|number| number as usize)
-            .ok_or_else(|| Self::wrong(key, value, &format!("an integer from {least} to {most}")))
-    }
-
-    fn positive(&self, key: &str) -> Result<Option<f64>> {
-        match self.0.get(key) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => value
-                .as_f64()
-                .filter(|number| *number > 0.0 && (*number as f32).is_finite())
-                .map(Some)
-                .ok_or_else(|| Self::wrong(key, value, "a number above 0")),
-        }
-    }
-
-    // Outside this range alpha-bar becomes 1, 0 or negative, and every later division or root gives NaN.
-    fn is_beta(number: f64) -> bool {
-        number > 0.0 && number < 1.0
-    }
-
-    fn beta(&self, key: &str, default: f64) -> Result<f64> {
-        let Some(value) = self.0.get(key) else {
-            return Ok(default);
-        };
-        value
-            .as_f64()
-            .filter(|number| Self::is_beta(*number))
-            .ok_or_else(|| Self::wrong(key, value, "a number between 0 and 1"))
-    }
-
-    fn betas(&self, key: &str, count: usize) -> Result<Option<Vec<f32>>> {
-        let value = match self.0.get(key) {
-            None | Some(Value::Null) => return Ok(None),
-            Some(value) => value,
-        };
-        let wrong = || {
-            let wanted = format!("null or {count} numbers between 0 and 1");
-            Self::wrong(key, value, &wanted)
-        };
-        let list = value
-            .as_array()
-            .filter(|list| list.len() == count)
-            .ok_or_else(wrong)?;
-        list.iter()
-            .map(|item| {
-                item.as_f64()
-                    .filter(|number| Self::is_beta(*number))
-                    .map(|number| number as f32)
-            })
-            .collect::<Option<Vec<f32>>>()
-            .map(Some)
-            .ok_or_else(wrong)
-    }
-
-    fn choice<T: Copy>(&self, key: &str, names: &[(&str, T)]) -> Result<Option<T>> {
-        let Some(value) = self.0.get(key) else {
-            return Ok(None);
-        };
-        let known = value
-            .as_str()
-            .and_then(|text| names.iter().find(|(name, _)| *name == text));
-        known.map(|(_, choice)| Some(*choice)).ok_or_else(|| {
-            let list: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-            Self::wrong(key, value, &format!("one of {}", list.join(", ")))
-        })
     }
 }

@@ -11,6 +11,7 @@
 mod config;
 mod ddim;
 mod euler_discrete;
+mod keys;
 mod noise_schedule;
 mod pndm;
 
