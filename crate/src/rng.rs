@@ -148,6 +148,10 @@ fn normal_run(run: &mut [f32; RUN]) {
 // that builds torch's wheels fuses them. The fixtures hold that to the bit.
 
 /// Natural logarithm of a positive normal number.
+#[allow(
+    clippy::excessive_precision,
+    reason = "the constants as they are published"
+)]
 fn ln(x: f32) -> f32 {
     const SQRT_HALF: f32 = f32::from_bits(0x3f35_04f3);
     const POLYNOMIAL: [f32; 8] = [
@@ -183,6 +187,10 @@ fn ln(x: f32) -> f32 {
 }
 
 /// Sine and cosine of an angle in [0, 8192).
+#[allow(
+    clippy::excessive_precision,
+    reason = "the constants as they are published"
+)]
 fn sin_cos(angle: f32) -> (f32, f32) {
     // pi / 4 in three parts
     const DP1: f32 = -0.785_156_25;
