@@ -42,6 +42,11 @@ export class Engine {
     return engine;
   }
 
+  /** What the model says of itself; null unless it is loaded now. */
+  get info() {
+    return this.#link && !this.#link.failure ? (this.#load?.info ?? null) : null;
+  }
+
   /** When the last holder leaves, the worker ends and its memory is free. */
   release(holder) {
     this.#holders.delete(holder);
@@ -107,7 +112,7 @@ export class Engine {
 
   /** @returns {Promise<{count: number, limit: number, truncatedText: string|null}|null>} null while no model is loaded */
   countTokens(text) {
-    if (!this.#load?.info || this.#link.failure) return Promise.resolve(null);
+    if (!this.info) return Promise.resolve(null);
     return this.#link.request({ type: 'count', text }).reply;
   }
 

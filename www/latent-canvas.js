@@ -60,7 +60,7 @@ export class LatentCanvas extends Base {
   /** The controllers of the calls in progress. */
   #calls = new Set();
   #generating = false;
-  /** The engine this element holds: { engine, key, info } */
+  /** The engine this element holds: { engine, key, requested, note } */
   #held = null;
   #removal = 0;
   #eagerDone = false;
@@ -112,7 +112,7 @@ export class LatentCanvas extends Base {
 
   /** What the loaded model says of itself; null while none is loaded. */
   get info() {
-    return this.#held?.info ?? null;
+    return this.#held?.engine.info ?? null;
   }
 
   /**
@@ -125,8 +125,7 @@ export class LatentCanvas extends Base {
   load({ signal } = {}) {
     return this.#call(signal, 'loading', async (caller) => {
       const held = await this.#hold(caller.signal);
-      held.info = await held.engine.load(caller);
-      return held.info;
+      return held.engine.load(caller);
     });
   }
 
@@ -149,7 +148,6 @@ export class LatentCanvas extends Base {
         const options = checkOptions({ ...this.#settings(), ...overrides });
         const held = await this.#hold(caller.signal);
         const answer = await held.engine.generate(options, caller);
-        held.info ??= await held.engine.load(caller);
         return this.#show(answer, options, held);
       } finally {
         this.#generating = false;
@@ -272,7 +270,7 @@ export class LatentCanvas extends Base {
     const key = `${kind} ${model}`;
     if (this.#held?.key !== key) {
       const previous = this.#held;
-      this.#held = { key, info: null, engine: Engine.of(model, kind, this) };
+      this.#held = { key, engine: Engine.of(model, kind, this) };
       previous?.engine.release(this);
     }
     Object.assign(this.#held, { requested, note });

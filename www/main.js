@@ -83,7 +83,7 @@ function showState() {
   $('bar').hidden = !working;
   if (picture.state === 'cancelling') $('status').textContent = 'Stopping…';
   if (!working) document.title = 'latent-canvas';
-  if (picture.info) $('size-note').textContent = '';
+  $('size-note').hidden = working || picture.info !== null;
 }
 
 function engineWords({ engine, adapter }) {
@@ -99,6 +99,8 @@ function showImage({ detail: { seed, width, height, tokens, report } }) {
   $('facts').textContent = `Seed ${seed} · ${width} × ${height} · ${engineWords(report)}`;
   $('engine-note').textContent = report.engineNote ?? '';
   showTokens(tokens);
+  // On a phone the picture lies below the form.
+  picture.scrollIntoView({ block: 'nearest' });
 }
 
 function showError({ detail: { code, message } }) {
@@ -151,7 +153,7 @@ async function showDownloadSize() {
     const response = await fetch(new URL('./models/emoji/manifest.json', import.meta.url));
     const { files } = await response.json();
     const bytes = files.reduce((sum, { length }) => sum + length, 0);
-    if (!picture.info) $('size-note').textContent = `The first picture downloads the model: ${megabytes(bytes)} MB.`;
+    $('size-note').textContent = `The first picture downloads the model: ${megabytes(bytes)} MB.`;
   } catch {
     // The size is a courtesy; what is wrong with the server is told when the model is loaded.
   }
@@ -173,6 +175,8 @@ function onKey(event) {
 }
 
 addExamples();
+// On a phone the picture is to follow the button, not a page of settings.
+$('settings').open = matchMedia('(min-width: 820px)').matches;
 keepInputs(form);
 if (/mac|iphone|ipad/i.test(navigator.userAgent)) document.querySelector('.modifier').textContent = '⌘';
 form.addEventListener('submit', (event) => {

@@ -20,16 +20,29 @@ export async function fetchWasm(url, report) {
   // Behind a content encoding the header counts other bytes than the ones that arrive.
   const encoded = response.headers.get('content-encoding');
   const total = encoded ? null : Number(response.headers.get('content-length')) || null;
+  const reader = response.body.getReader();
+  const first = await reader.read();
+  // Looked at before the compiler sees it: of a stream that fails the compiler tells nothing.
+  if (!isWasm(first.value)) {
+    throw new Error(`${url.href} is not WebAssembly (the server may have sent a page instead): ${CARE}.`);
+  }
   let loaded = 0;
-  const counter = new TransformStream({
-    transform(chunk, controller) {
-      if (loaded === 0 && !MAGIC.every((byte, i) => i >= chunk.length || chunk[i] === byte)) {
-        throw new Error(`${url.href} is not WebAssembly (the server may have sent an error page): ${CARE}`);
-      }
-      loaded += chunk.byteLength;
-      report({ stage: 'engine', loaded, total });
-      controller.enqueue(chunk);
-    },
+  const pass = ({ done, value }, controller) => {
+    if (done) {
+      controller.close();
+      return;
+    }
+    loaded += value.byteLength;
+    report({ stage: 'engine', loaded, total });
+    controller.enqueue(value);
+  };
+  const body = new ReadableStream({
+    start: (controller) => pass(first, controller),
+    pull: async (controller) => pass(await reader.read(), controller),
   });
-  return new Response(response.body.pipeThrough(counter), { headers: { 'content-type': 'application/wasm' } });
+  return new Response(body, { headers: { 'content-type': 'application/wasm' } });
+}
+
+function isWasm(bytes) {
+  return bytes !== undefined && MAGIC.every((byte, i) => i >= bytes.length || bytes[i] === byte);
 }

@@ -76,10 +76,11 @@ async function generate({ id, options }) {
   const watch = new Stopwatch();
   running = id;
   try {
-    const result = await session.generate(options, progressSender(id, watch));
+    const { engine, adapter, defaultWidth, defaultHeight } = session.info;
+    const size = { width: options.width ?? defaultWidth, height: options.height ?? defaultHeight };
+    const result = await session.generate({ ...options, ...size }, progressSender(id, watch));
     const { download, prepare, total: load } = loadReport;
     const milliseconds = { load, download: download ?? 0, prepare: prepare ?? 0, ...watch.stop() };
-    const { engine, adapter } = session.info;
     return {
       width: result.width,
       height: result.height,

@@ -62,6 +62,11 @@ export async function fakeSite({ at = '/', headers } = {}) {
   return site;
 }
 
+/** What was asked of the site, without the icon that Chromium looks for on its own. */
+export function asked(site) {
+  return site.requests.filter((path) => path !== '/favicon.ico');
+}
+
 /** A page of an embedder: nothing but the element. */
 export function barePage(script, body = '<latent-canvas id="one"></latent-canvas>') {
   return `<!doctype html><html lang="en"><meta charset="utf-8"><title>embedder</title>

@@ -7,6 +7,9 @@ import { createReadStream, statSync } from 'node:fs';
 import { join } from 'node:path';
 import sirv from 'sirv';
 
+/** Longer than any watchdog that a test sets. */
+const STALL_MS = 2000;
+
 /**
  * @typedef {object} Mount
  * @property {string} at path that begins and ends with a slash, e.g. "/a/b/"
@@ -17,7 +20,8 @@ import sirv from 'sirv';
  * @property {number} [status] answers this status
  * @property {string} [html] answers 200 with this page instead of the file
  * @property {number} [cutAfter] sends the headers and that many bytes of the file, then drops the connection
- * @property {true} [stall] accepts the request and never answers
+ * @property {true} [stall] accepts the request and never answers; the connection is dropped after two seconds, because
+ *   Chromium lets the next request for the same file wait for the first
  * @property {number} [delayMs] answers properly, but later
  * @property {number} [bytesPerSecond] answers properly, but slowly
  * @property {number} [times] acts only on the first that many requests
@@ -107,7 +111,10 @@ function notFound(response) {
 
 /** @returns {boolean} whether the answer was taken over */
 function misbehave(fault, path, response, sites) {
-  if (fault.stall) return true;
+  if (fault.stall) {
+    setTimeout(() => response.destroy(), STALL_MS);
+    return true;
+  }
   if (fault.status) {
     response.statusCode = fault.status;
     response.end(`Status ${fault.status}\n`);

@@ -124,8 +124,8 @@ export class Session {
     }
     onEvent({ stage: 'denoise', step: steps, steps });
     onEvent({ stage: 'decode' });
-    const width = options.width ?? 64;
-    const height = options.height ?? 64;
+    const { width, height } = options;
+    if (!(width > 0 && height > 0)) throw coded('invalid-argument', 'The engine wants a size.');
     const rgba = gradient(width, height, seed, guidanceScale);
     return {
       width,
