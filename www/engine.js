@@ -5,6 +5,9 @@
 import { LatentError, cancelled } from './errors.js';
 import { WorkerLink } from './worker-link.js';
 
+/** After these the worker is of no more use: its device is gone, or its memory is full and does not shrink. */
+const ENDS_WORKER = ['device-lost', 'out-of-memory'];
+
 /** @type {Map<string, Engine>} */
 const engines = new Map();
 
@@ -149,6 +152,7 @@ export class Engine {
       await this.load(job.caller);
       job.resolve(await this.#draw(job));
     } catch (error) {
+      if (ENDS_WORKER.includes(error.code)) this.#drop(error);
       job.reject(error);
     } finally {
       this.#running = false;

@@ -2,7 +2,7 @@
  * One worker and the requests that wait for it. Every request settles: by the worker's answer, by its death, or by the
  * watchdog, which ends a worker that has said nothing for too long.
  */
-import { LatentError } from './errors.js';
+import { cancelled, LatentError } from './errors.js';
 import { startFailure, startWorker } from './worker-start.js';
 
 /**
@@ -111,7 +111,7 @@ export class WorkerLink {
     this.#pending.delete(id);
     this.#stage = 'compute';
     if (type === 'done') request.resolve(value);
-    else request.reject(new LatentError(error.code, error.message));
+    else request.reject(error.code === 'cancelled' ? cancelled() : new LatentError(error.code, error.message));
   }
 
   #watch() {

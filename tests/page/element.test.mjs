@@ -79,7 +79,7 @@ test('attributes give the options, alt the label, and the model its own size', a
 });
 
 test('properties set before the definition are adopted', async () => {
-  site.pages.set('/late.html', '<!doctype html><title>late</title><body><latent-canvas></latent-canvas></body>');
+  site.bodies.set('/late.html', '<!doctype html><title>late</title><body><latent-canvas></latent-canvas></body>');
   const page = await openPage(browser.current, `${site.url}late.html`);
   const seen = await page.evaluate(async (script) => {
     const element = document.querySelector('latent-canvas');

@@ -109,7 +109,7 @@ for (const [name, policy, says] of POLICIES) {
 test('the script from another origin: worker, wasm and model come from beside it', async () => {
   const embedder = await fakeSite();
   site.headers['access-control-allow-origin'] = '*';
-  embedder.pages.set('/cdn.html', barePage(`${site.url}a/b/latent-canvas.js`));
+  embedder.bodies.set('/cdn.html', barePage(`${site.url}a/b/latent-canvas.js`));
   const page = await openPage(browser.current, `${embedder.url}cdn.html`);
   site.requests.length = 0;
   const ended = await callElement(page, { args: GOOD });

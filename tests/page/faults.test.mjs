@@ -86,6 +86,17 @@ describe('the engine fails', () => {
       await page.context().close();
     });
   }
+  test('after a lost device the worker is replaced, after other errors it is kept', async () => {
+    const page = await openPage(browser.current, `${site.url}bare.html`);
+    const first = async (prompt) => {
+      await callElement(page, { args: { ...GOOD, prompt } });
+      await page.waitForTimeout(300);
+      return page.workers().length;
+    };
+    assert.equal(await first('coded not-finite'), 1);
+    assert.equal(await first('coded device-lost'), 0);
+    assert.equal(await first('a frog'), 1);
+  });
   test('panic while loading', async () => {
     const page = await openPage(browser.current, `${site.url}bare.html`);
     await failsWith(page, { set: { model: '/panics/' }, args: GOOD }, 'panic', /panicked at load/);

@@ -8,6 +8,7 @@ import { launchBrowser } from './browser.mjs';
 import { serve } from './server.mjs';
 
 export const WWW = fileURLToPath(new URL('../../www', import.meta.url));
+export const GOLDEN_IMAGES = fileURLToPath(new URL('../golden/images', import.meta.url));
 const FAKE_ENGINE = fileURLToPath(new URL('./fake-engine', import.meta.url));
 
 /** Content-Security-Policy of a careful site (P02 in the element's test list). */
@@ -53,12 +54,23 @@ export async function fakeSite({ at = '/', headers } = {}) {
     { at: '/panics/', dir: model },
   ];
   const site = await serve({ mounts, headers });
-  site.pages.set('/bare.html', barePage(`${at}latent-canvas.js`));
+  site.bodies.set('/bare.html', barePage(`${at}latent-canvas.js`));
   const close = site.close;
   site.close = async () => {
     await close();
     rmSync(model, { recursive: true });
   };
+  return site;
+}
+
+/**
+ * The page as it is built, with the real engine and the bundled model; at /golden/ the expected pictures.
+ *
+ * @param {{at?: string}} [settings] at: the path under which www/ is served
+ */
+export async function realSite({ at = '/' } = {}) {
+  const site = await serve({ mounts: [{ at, dir: WWW }, { at: '/golden/', dir: GOLDEN_IMAGES }] });
+  site.bodies.set('/bare.html', barePage(`${at}latent-canvas.js`));
   return site;
 }
 

@@ -7,7 +7,7 @@ const browser = useBrowser();
 let site;
 before(async () => {
   site = await fakeSite();
-  site.pages.set('/two.html', barePage('/latent-canvas.js', '<div id="a"><latent-canvas id="one"></latent-canvas></div><div id="b"><latent-canvas id="two"></latent-canvas></div>'));
+  site.bodies.set('/two.html', barePage('/latent-canvas.js', '<div id="a"><latent-canvas id="one"></latent-canvas></div><div id="b"><latent-canvas id="two"></latent-canvas></div>'));
 });
 after(() => site.close());
 beforeEach(() => {

@@ -33,15 +33,15 @@ const STALL_MS = 2000;
  * @param {number} [settings.port] 0 picks a free one
  * @param {string} [settings.host]
  * @param {Record<string, string>} [settings.headers] sent with every answer
- * @returns {Promise<{url: string, origin: string, requests: string[], faults: Fault[], pages: Map<string, string>, headers: object, close(): Promise<void>}>}
- *   `requests` grows with each request's path, `faults` and `headers` may be changed at any time, `pages` maps paths to
- *   HTML that is served in place of files
+ * @returns {Promise<{url: string, origin: string, requests: string[], faults: Fault[], bodies: Map<string, string>, headers: object, close(): Promise<void>}>}
+ *   `requests` grows with each request's path, `faults` and `headers` may be changed at any time, `bodies` maps paths to
+ *   text that is served in place of files
  */
 export async function serve({ mounts, port = 0, host = '127.0.0.1', headers = {} }) {
   const sites = mounts
     .map(({ at, dir }) => ({ at, dir, files: sirv(dir, { dev: true, etag: true }) }))
     .sort((a, b) => b.at.length - a.at.length);
-  const site = { requests: [], faults: [], pages: new Map(), headers: { ...headers } };
+  const site = { requests: [], faults: [], bodies: new Map(), headers: { ...headers } };
 
   const server = createServer((request, response) => {
     const path = readPath(request.url);
@@ -87,10 +87,10 @@ function find(sites, path) {
 }
 
 function answer(site, sites, path, request, response) {
-  const page = site.pages.get(path);
-  if (page !== undefined) {
-    response.setHeader('content-type', 'text/html; charset=utf-8');
-    response.end(page);
+  const body = site.bodies.get(path);
+  if (body !== undefined) {
+    response.setHeader('content-type', path.endsWith('.json') ? 'application/json' : 'text/html; charset=utf-8');
+    response.end(body);
     return;
   }
   const mount = find(sites, path);
