@@ -97,7 +97,6 @@ async function generate({ id, options }) {
         gpuBytesPeak: gpuBytes().peak,
         gpuBytesLive: gpuBytes().live,
         wasmMemoryBytes: memory?.buffer.byteLength ?? null,
-        jsHeapBytes: performance.memory?.usedJSHeapSize ?? null,
       },
     };
   } finally {

@@ -7,6 +7,7 @@ import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { launchBrowser } from './browser.mjs';
+import { heapBytes } from './heap.mjs';
 import { npyFile } from './npy.mjs';
 import { serve } from './server.mjs';
 
@@ -124,13 +125,7 @@ function showProgress({ stage, step, steps, loaded, total, etaMs }) {
   process.stderr.write(`${stage}${part}${left}\n`);
 }
 
-async function heapOf(page) {
-  const session = await page.context().newCDPSession(page);
-  const { usedSize } = await session.send('Runtime.getHeapUsage');
-  return usedSize;
-}
-
-function writeFiles(values, drawn, pageHeapBytes) {
+function writeFiles(values, drawn, jsHeapBytes) {
   writeFileSync(values.out, Buffer.from(drawn.png, 'base64'));
   const { seed, width, height, tokens, report } = drawn.picture;
   if (values['save-latents']) {
@@ -139,9 +134,7 @@ function writeFiles(values, drawn, pageHeapBytes) {
     writeFileSync(values['save-latents'], npyFile(bytes, [1, bytes.length / 4 / plane, height / 8, width / 8]));
   }
   if (values.report) {
-    const { jsHeapBytes, ...rest } = report;
-    const heap = { page: pageHeapBytes, worker: jsHeapBytes };
-    const full = { model: drawn.info.name, prompt: values.prompt, seed, width, height, tokens, ...rest, jsHeapBytes: heap };
+    const full = { model: drawn.info.name, prompt: values.prompt, seed, width, height, tokens, ...report, jsHeapBytes };
     writeFileSync(values.report, `${JSON.stringify(full, null, 2)}\n`);
   }
 }
@@ -166,7 +159,7 @@ async function main() {
       console.error(`${drawn.error.code}: ${drawn.error.message}`);
       return 1;
     }
-    writeFiles(values, drawn, await heapOf(page));
+    writeFiles(values, drawn, await heapBytes(page));
     const { seed, width, height, report } = drawn.picture;
     if (report.engineNote) process.stderr.write(`${report.engineNote}\n`);
     console.log(`${values.out}: ${width} x ${height}, seed ${seed}, ${report.engine}, ${report.milliseconds.total} ms`);
