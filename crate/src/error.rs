@@ -12,13 +12,17 @@ pub enum Error {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// There is no usable WebGPU adapter. Choose the CPU engine, or a browser and a machine with WebGPU.
-    #[error("{why} Choose the CPU engine (engine=\"cpu\"), or open the page in a browser with WebGPU.")]
+    #[error(
+        "{why} Choose the CPU engine (engine=\"cpu\"), or open the page in a browser with WebGPU."
+    )]
     NoWebGpu {
         /// What was missing, as a sentence.
         why: String,
     },
     /// The adapter offers less than the work needs. Choose a smaller size, or the CPU engine.
-    #[error("this GPU's limit {limit} is {available}, and {needed} are needed. Choose a smaller width and height, or engine=\"cpu\".")]
+    #[error(
+        "this GPU's limit {limit} is {available}, and {needed} are needed. Choose a smaller width and height, or engine=\"cpu\"."
+    )]
     LimitTooSmall {
         /// WebGPU's name of the limit.
         limit: String,
@@ -28,7 +32,9 @@ pub enum Error {
         available: u64,
     },
     /// More memory is needed than there is. Choose a smaller width and height, or close other tabs.
-    #[error("out of memory: {needed_bytes} bytes are needed, {budget_bytes} are allowed. Choose a smaller width and height, or close other tabs.")]
+    #[error(
+        "out of memory: {needed_bytes} bytes are needed, {budget_bytes} are allowed. Choose a smaller width and height, or close other tabs."
+    )]
     OutOfMemory {
         /// Bytes that the work needs.
         needed_bytes: u64,
@@ -36,13 +42,17 @@ pub enum Error {
         budget_bytes: u64,
     },
     /// The browser took the GPU away (driver reset, sleep, another tab). Generate again: a new device is made.
-    #[error("the GPU was lost ({why}). Generate again; if it happens every time, choose engine=\"cpu\".")]
+    #[error(
+        "the GPU was lost ({why}). Generate again; if it happens every time, choose engine=\"cpu\"."
+    )]
     DeviceLost {
         /// The browser's reason.
         why: String,
     },
     /// A value was NaN or infinite, so no picture is shown. The weights may be damaged: load the model again.
-    #[error("{module} gave a value that is not finite, so there is no picture. The model's weights may be damaged: load the model again, or try another seed.")]
+    #[error(
+        "{module} gave a value that is not finite, so there is no picture. The model's weights may be damaged: load the model again, or try another seed."
+    )]
     NotFinite {
         /// The stage or module whose output was not finite.
         module: String,
@@ -86,10 +96,16 @@ impl Error {
     }
 
     pub(crate) fn config(file: &str, why: impl Into<String>) -> Self {
-        Self::Config { file: file.to_owned(), why: why.into() }
+        Self::Config {
+            file: file.to_owned(),
+            why: why.into(),
+        }
     }
 
     pub(crate) fn invalid(name: &str, rule: impl Into<String>) -> Self {
-        Self::InvalidArgument { name: name.to_owned(), rule: rule.into() }
+        Self::InvalidArgument {
+            name: name.to_owned(),
+            rule: rule.into(),
+        }
     }
 }

@@ -1,12 +1,21 @@
 //! latent-canvas: Stable Diffusion in a web page, on the visitor's own GPU or CPU.
 //!
 //! Data flows one way: prompt -> [`tokenizer`] -> text encoder -> UNet (with [`schedulers`] and [`rng`]) -> VAE decoder -> [`image`].
-//! Models are written once over the [`engine::Engine`] trait.
+//! Models are written once over the [`engine::Engine`] trait; [`pipeline`] is the only place that knows both models and schedulers.
 
+pub mod config;
+pub mod engine;
 pub mod error;
+pub mod image;
+pub mod load;
+pub mod models;
+pub mod observer;
+pub mod pipeline;
 pub mod rng;
 pub mod schedulers;
 pub mod tokenizer;
+#[cfg(all(target_family = "wasm", feature = "burn"))]
+mod web;
 
 pub use error::Error;
 

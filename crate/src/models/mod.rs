@@ -1,0 +1,15 @@
+//! The networks of Stable Diffusion, written once over [`crate::engine::Engine`].
+//!
+//! Modules and fields carry the checkpoint's names; where a published checkpoint differs, [`names`] translates.
+
+pub mod attention;
+pub mod autoencoder_kl;
+pub mod clip_text;
+pub mod embeddings;
+pub mod layers;
+pub mod names;
+pub mod resnet;
+pub mod transformer_2d;
+pub mod unet_2d_blocks;
+pub mod unet_2d_condition;
+pub mod weights;

@@ -1,0 +1,354 @@
+//! `StableDiffusionPipeline`: prompt to picture. The only denoising loop of the project.
+
+use crate::{
+    Error, Result,
+    config::{UNetConfig, VaeConfig},
+    engine::{Engine, Shape, check_finite},
+    image::Image,
+    models::{
+        autoencoder_kl::AutoencoderKlDecoder, clip_text::ClipTextModel,
+        unet_2d_condition::UNet2DConditionModel,
+    },
+    observer::{Event, Observer, checkpoint},
+    rng::TorchCpuGenerator,
+    schedulers::{self, SchedulerConfig, SchedulerKind},
+    tokenizer::{ClipTokenizer, Encoding},
+};
+
+/// Longest side of a picture. The eager engine keeps every activation whole, so larger ones would not fit a tab.
+pub const MAX_SIDE_PX: usize = 1024;
+
+/// Largest number of steps: the schedules have 1000 training timesteps.
+pub const MAX_STEPS: usize = 1000;
+
+/// A loaded model on an engine.
+pub struct StableDiffusionPipeline<E: Engine> {
+    pub(crate) engine: E,
+    pub(crate) name: String,
+    pub(crate) tokenizer: ClipTokenizer,
+    pub(crate) text_encoder: ClipTextModel<E>,
+    pub(crate) unet: UNet2DConditionModel<E>,
+    pub(crate) unet_config: UNetConfig,
+    pub(crate) vae: AutoencoderKlDecoder<E>,
+    pub(crate) vae_config: VaeConfig,
+    pub(crate) scheduler_config: SchedulerConfig,
+    pub(crate) weight_bytes: u64,
+}
+
+/// What to draw. Field names are diffusers'.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GenerateOptions {
+    /// What the picture shows; must not be blank.
+    pub prompt: String,
+    /// What it does not show; may be empty.
+    pub negative_prompt: String,
+    /// Seed of torch's CPU generator: the same seed gives diffusers' picture.
+    pub seed: u32,
+    /// Denoising steps, 1..=1000.
+    pub num_inference_steps: usize,
+    /// Weight of the prompt; 1 and less leave guidance out.
+    pub guidance_scale: f32,
+    /// Width in pixels, a multiple of [`StableDiffusionPipeline::size_multiple`].
+    pub width: usize,
+    /// Height in pixels, a multiple of [`StableDiffusionPipeline::size_multiple`].
+    pub height: usize,
+    /// The sampler; the model's own where none is given.
+    pub scheduler: Option<SchedulerKind>,
+}
+
+/// A picture and what it was made from.
+#[derive(Debug, Clone)]
+pub struct Generated {
+    /// The picture.
+    pub image: Image,
+    /// The prompt's tokens, and what was cut off.
+    pub prompt_encoding: Encoding,
+    /// The last latents, `[channels, height / f, width / f]`.
+    pub latents: Vec<f32>,
+    /// The picture's settings as text, as in the PNG.
+    pub parameters: String,
+}
+
+impl<E: Engine> StableDiffusionPipeline<E> {
+    /// The model's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The engine it runs on.
+    pub fn engine(&self) -> &E {
+        &self.engine
+    }
+
+    /// Bytes of weights the engine keeps.
+    pub fn weight_bytes(&self) -> u64 {
+        self.weight_bytes
+    }
+
+    /// Pixels of which width and height are multiples.
+    pub fn size_multiple(&self) -> usize {
+        self.vae_config.scale_factor()
+    }
+
+    /// Side in pixels the model was trained for.
+    pub fn default_size(&self) -> usize {
+        self.unet_config.sample_size.unwrap_or(64) * self.size_multiple()
+    }
+
+    /// The sampler the model asks for, where this program has it.
+    pub fn default_scheduler(&self) -> Option<SchedulerKind> {
+        self.scheduler_config.kind().ok()
+    }
+
+    /// The tokenizer, for the page's counter.
+    pub fn tokenizer(&self) -> &ClipTokenizer {
+        &self.tokenizer
+    }
+
+    fn validate(&self, options: &GenerateOptions) -> Result<SchedulerKind> {
+        if options.prompt.trim().is_empty() {
+            return Err(Error::invalid(
+                "prompt",
+                "must not be empty. Type what the picture should show.",
+            ));
+        }
+        if !(1..=MAX_STEPS).contains(&options.num_inference_steps) {
+            return Err(Error::invalid(
+                "steps",
+                format!(
+                    "must be a whole number from 1 to {MAX_STEPS}, and is {}.",
+                    options.num_inference_steps
+                ),
+            ));
+        }
+        if !(options.guidance_scale.is_finite() && options.guidance_scale >= 0.0) {
+            return Err(Error::invalid(
+                "guidance-scale",
+                "must be a number that is not negative.",
+            ));
+        }
+        let multiple = self.size_multiple();
+        for (name, side) in [("width", options.width), ("height", options.height)] {
+            if side == 0 || side % multiple != 0 || side > MAX_SIDE_PX {
+                return Err(Error::invalid(
+                    name,
+                    format!(
+                        "must be a multiple of {multiple} from {multiple} to {MAX_SIDE_PX}, and is {side}."
+                    ),
+                ));
+            }
+        }
+        match options.scheduler {
+            Some(kind) => Ok(kind),
+            None => self.scheduler_config.kind(),
+        }
+    }
+
+    /// Draws one picture.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] names the setting and its rule; [`Error::Cancelled`] within one step of a cancel;
+    /// [`Error::NotFinite`] instead of a black picture; [`Error::DeviceLost`] when the GPU went away.
+    pub async fn generate(
+        &self,
+        options: &GenerateOptions,
+        observer: &mut impl Observer,
+    ) -> Result<Generated> {
+        let kind = self.validate(options)?;
+        let mut scheduler =
+            schedulers::create(kind, &self.scheduler_config, options.num_inference_steps)?;
+        let guided = options.guidance_scale > 1.0;
+        let batch = if guided { 2 } else { 1 };
+
+        checkpoint(observer, Event::Encode).await?;
+        let prompt_encoding = self.tokenizer.encode(&options.prompt);
+        let encoder_hidden_states = self.encode(options, &prompt_encoding, guided).await?;
+
+        let factor = self.size_multiple();
+        let (height, width) = (options.height / factor, options.width / factor);
+        let channels = self.unet_config.in_channels;
+        let mut latents =
+            TorchCpuGenerator::new(u64::from(options.seed)).randn(channels * height * width);
+        let init_noise_sigma = scheduler.init_noise_sigma();
+        latents
+            .iter_mut()
+            .for_each(|value| *value *= init_noise_sigma);
+
+        let timesteps = scheduler.timesteps().to_vec();
+        let steps = timesteps.len();
+        checkpoint(
+            observer,
+            Event::Denoise {
+                step: 0,
+                steps,
+                latents: &latents,
+            },
+        )
+        .await?;
+        for (i, &timestep) in timesteps.iter().enumerate() {
+            let mut scaled = latents.clone();
+            scheduler.scale_model_input(&mut scaled, i);
+            let sample = to_channels_last(&scaled, channels).repeat(batch);
+            let sample = self
+                .engine
+                .input(Shape::image(batch, height, width, channels), &sample);
+            let prediction =
+                self.unet
+                    .forward(&self.engine, &sample, timestep, &encoder_hidden_states);
+            let prediction = self.engine.read(prediction).await?;
+            check_finite("unet", &prediction)?;
+            let noise_pred = guide(
+                &to_channels_first(&prediction, channels, batch),
+                options.guidance_scale,
+                guided,
+            );
+            latents = scheduler.step(&noise_pred, i, &latents)?;
+            checkpoint(
+                observer,
+                Event::Denoise {
+                    step: i + 1,
+                    steps,
+                    latents: &latents,
+                },
+            )
+            .await?;
+        }
+
+        checkpoint(observer, Event::Decode).await?;
+        let image = self.decode(&latents, height, width).await?;
+        let parameters = self.parameters(options, kind);
+        Ok(Generated {
+            image,
+            prompt_encoding,
+            latents,
+            parameters,
+        })
+    }
+
+    /// `[batch, 1, 77, width]`: the negative prompt first, where there is guidance.
+    async fn encode(
+        &self,
+        options: &GenerateOptions,
+        prompt: &Encoding,
+        guided: bool,
+    ) -> Result<E::Tensor> {
+        let mut input_ids = Vec::new();
+        if guided {
+            input_ids.extend(self.tokenizer.encode(&options.negative_prompt).input_ids);
+        }
+        input_ids.extend_from_slice(&prompt.input_ids);
+        let batch = if guided { 2 } else { 1 };
+        let embeddings = self.text_encoder.forward(&self.engine, &input_ids, batch);
+        check_finite("text_encoder", &self.engine.read(embeddings.clone()).await?)?;
+        Ok(embeddings)
+    }
+
+    async fn decode(&self, latents: &[f32], height: usize, width: usize) -> Result<Image> {
+        let (scale, shift) = (
+            self.vae_config.scaling_factor as f32,
+            self.vae_config.shift_factor as f32,
+        );
+        let channels = self.vae_config.latent_channels;
+        let unscaled: Vec<f32> = to_channels_last(latents, channels)
+            .iter()
+            .map(|value| value / scale + shift)
+            .collect();
+        let unscaled = self
+            .engine
+            .input(Shape::image(1, height, width, channels), &unscaled);
+        let picture = self
+            .engine
+            .read(self.vae.forward(&self.engine, &unscaled))
+            .await?;
+        let factor = self.size_multiple();
+        Image::from_decoder(width * factor, height * factor, &picture)
+    }
+
+    /// The settings in the layout of AUTOMATIC1111's `parameters`.
+    fn parameters(&self, options: &GenerateOptions, kind: SchedulerKind) -> String {
+        let negative = if options.negative_prompt.is_empty() {
+            String::new()
+        } else {
+            format!("\nNegative prompt: {}", options.negative_prompt)
+        };
+        format!(
+            "{}{negative}\nSteps: {}, Sampler: {}, CFG scale: {}, Seed: {}, Size: {}x{}, Model: {}, RNG: CPU, Version: latent-canvas {}",
+            options.prompt,
+            options.num_inference_steps,
+            kind.as_str(),
+            options.guidance_scale,
+            options.seed,
+            options.width,
+            options.height,
+            quoted(&self.name),
+            env!("CARGO_PKG_VERSION")
+        )
+    }
+}
+
+/// A value with a comma, colon or newline is quoted as JSON, as readers of these texts expect.
+fn quoted(value: &str) -> String {
+    if value.contains([',', ':', '\n', '"']) {
+        serde_json::Value::from(value).to_string()
+    } else {
+        value.to_owned()
+    }
+}
+
+/// `uncond + g (cond - uncond)` where there are two halves.
+fn guide(prediction: &[f32], guidance_scale: f32, guided: bool) -> Vec<f32> {
+    if !guided {
+        return prediction.to_vec();
+    }
+    let (uncond, cond) = prediction.split_at(prediction.len() / 2);
+    uncond
+        .iter()
+        .zip(cond)
+        .map(|(uncond, cond)| uncond + guidance_scale * (cond - uncond))
+        .collect()
+}
+
+/// `[channels, positions]` to `[positions, channels]`.
+fn to_channels_last(values: &[f32], channels: usize) -> Vec<f32> {
+    transpose(values, channels, values.len() / channels)
+}
+
+/// `[batch, positions, channels]` to `[batch, channels, positions]`.
+fn to_channels_first(values: &[f32], channels: usize, batch: usize) -> Vec<f32> {
+    let each = values.len() / batch;
+    values
+        .chunks_exact(each)
+        .flat_map(|picture| transpose(picture, each / channels, channels))
+        .collect()
+}
+
+/// `[rows, columns]` to `[columns, rows]`.
+fn transpose(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    (0..columns)
+        .flat_map(|column| (0..rows).map(move |row| values[row * columns + column]))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_each_others_inverse() {
+        let first: Vec<f32> = (0..24).map(|i| i as f32).collect();
+        let last = to_channels_last(&first, 4);
+        assert_eq!(last[..5], [0.0, 6.0, 12.0, 18.0, 1.0]);
+        assert_eq!(to_channels_first(&last, 4, 1), first);
+        let two = [last.clone(), last].concat();
+        assert_eq!(
+            to_channels_first(&two, 4, 2),
+            [first.clone(), first].concat()
+        );
+    }
+
+    #[test]
+    fn guidance_moves_away_from_the_unconditional_half() {
+        assert_eq!(guide(&[1.0, 2.0, 3.0, 5.0], 2.0, true), [5.0, 8.0]);
+        assert_eq!(guide(&[1.0, 2.0], 1.0, false), [1.0, 2.0]);
+    }
+}

@@ -1,0 +1,284 @@
+//! The only exports to JavaScript. One [`Session`] is a model on an engine; it lives in a dedicated worker.
+
+#[cfg(feature = "burn-wgpu")]
+mod device;
+mod error;
+mod fetch_folder;
+mod observer;
+
+use std::{cell::Cell, rc::Rc};
+
+use js_sys::{Function, JSON, Object, Promise, Reflect, Uint8Array, Uint8ClampedArray};
+use serde::Deserialize;
+use serde_json::json;
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::future_to_promise;
+
+use crate::{
+    Error, Result,
+    engine::{Engine, burn::BurnEngine},
+    pipeline::{GenerateOptions, Generated, StableDiffusionPipeline},
+    schedulers::SchedulerKind,
+    tokenizer::Encoding,
+};
+use error::to_js;
+use fetch_folder::FetchFolder;
+use observer::JsObserver;
+
+/// Calls `listener` with a panic's message. After a panic this module must not be called again: end the worker.
+#[wasm_bindgen]
+pub fn set_panic_listener(listener: Function) {
+    // The hook must be Send and Sync; this module is never shared between threads, so the listener stays in a thread-local.
+    thread_local!(static LISTENER: Cell<Option<Function>> = const { Cell::new(None) });
+    LISTENER.set(Some(listener));
+    std::panic::set_hook(Box::new(|info| {
+        console_error_panic_hook::hook(info);
+        if let Some(listener) = LISTENER.take() {
+            // Nothing can be done about a listener that throws while the engine goes down.
+            let _ = listener.call1(&JsValue::NULL, &JsValue::from_str(&info.to_string()));
+        }
+    }));
+}
+
+/// Bytes of this module's linear memory.
+#[wasm_bindgen]
+#[must_use]
+pub fn wasm_memory_bytes() -> f64 {
+    core::arch::wasm32::memory_size(0) as f64 * 65536.0
+}
+
+/// What [`Session::load`] is given.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct LoadOptions {
+    /// Address of the model's folder, absolute, with a slash at its end.
+    model: String,
+    /// `cpu` or `webgpu`.
+    engine: String,
+}
+
+/// What [`Session::generate`] is given.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct JsGenerateOptions {
+    prompt: String,
+    negative_prompt: String,
+    seed: f64,
+    steps: f64,
+    guidance_scale: f32,
+    width: f64,
+    height: f64,
+    scheduler: Option<String>,
+    keep_latents: bool,
+}
+
+impl JsGenerateOptions {
+    fn to_strict(&self) -> Result<GenerateOptions> {
+        Ok(GenerateOptions {
+            prompt: self.prompt.clone(),
+            negative_prompt: self.negative_prompt.clone(),
+            seed: whole("seed", self.seed)?,
+            num_inference_steps: whole("steps", self.steps)? as usize,
+            guidance_scale: self.guidance_scale,
+            width: whole("width", self.width)? as usize,
+            height: whole("height", self.height)? as usize,
+            scheduler: self
+                .scheduler
+                .as_deref()
+                .map(str::parse::<SchedulerKind>)
+                .transpose()?,
+        })
+    }
+}
+
+/// A JavaScript number that must be a whole one from 0 to 2^32 - 1.
+fn whole(name: &str, value: f64) -> Result<u32> {
+    if value.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&value) {
+        Ok(value as u32)
+    } else {
+        Err(Error::invalid(
+            name,
+            format!(
+                "must be a whole number from 0 to {}, and is {value}.",
+                u32::MAX
+            ),
+        ))
+    }
+}
+
+fn parse_options<T: for<'de> Deserialize<'de>>(options: &JsValue) -> Result<T> {
+    let text = JSON::stringify(options)
+        .ok()
+        .and_then(|text| text.as_string())
+        .unwrap_or_default();
+    serde_json::from_str(&text)
+        .map_err(|e| Error::invalid("options", format!("cannot be used: {e}")))
+}
+
+fn to_object(value: &serde_json::Value) -> JsValue {
+    JSON::parse(&value.to_string()).unwrap_or(JsValue::NULL)
+}
+
+fn set(object: &Object, key: &str, value: &JsValue) {
+    // Setting a property of a plain object of ours cannot fail.
+    let _ = Reflect::set(object, &JsValue::from_str(key), value);
+}
+
+fn tokens_json(encoding: &Encoding) -> serde_json::Value {
+    json!({ "count": encoding.token_count, "limit": encoding.limit, "truncatedText": encoding.truncated_text })
+}
+
+/// A loaded model on an engine.
+#[wasm_bindgen]
+pub struct Session {
+    pipeline: Rc<StableDiffusionPipeline<BurnEngine>>,
+    adapter: Option<String>,
+    cancelled: Rc<Cell<bool>>,
+}
+
+#[wasm_bindgen]
+impl Session {
+    /// Makes the engine and loads a model: `{model, engine}`. `on_event` hears of the download.
+    ///
+    /// # Errors
+    /// An `Error` with a stable `code`.
+    pub async fn load(options: JsValue, on_event: Function) -> Result<Session, JsValue> {
+        Self::load_strict(&options, on_event)
+            .await
+            .map_err(|error| to_js(&error))
+    }
+
+    /// What the page shows about the model and the engine.
+    #[wasm_bindgen(getter)]
+    #[must_use]
+    pub fn info(&self) -> JsValue {
+        let size = self.pipeline.default_size();
+        to_object(&json!({
+            "name": self.pipeline.name(),
+            "engine": self.pipeline.engine().name(),
+            "adapter": self.adapter,
+            "defaultWidth": size,
+            "defaultHeight": size,
+            "sizeMultiple": self.pipeline.size_multiple(),
+            "scheduler": self.pipeline.default_scheduler().map(SchedulerKind::as_str),
+            "schedulers": SchedulerKind::ALL.map(SchedulerKind::as_str),
+            "weightBytes": self.pipeline.weight_bytes(),
+        }))
+    }
+
+    /// `{count, limit, truncatedText}` of a prompt.
+    #[must_use]
+    pub fn count_tokens(&self, text: &str) -> JsValue {
+        to_object(&tokens_json(&self.pipeline.tokenizer().encode(text)))
+    }
+
+    /// Draws a picture; a promise of `{width, height, rgba, png, seed, tokens, latents, report}`.
+    pub fn generate(&self, options: JsValue, on_event: Function) -> Promise {
+        let pipeline = Rc::clone(&self.pipeline);
+        let cancelled = Rc::clone(&self.cancelled);
+        cancelled.set(false);
+        let adapter = self.adapter.clone();
+        future_to_promise(async move {
+            let work = async {
+                let options: JsGenerateOptions = parse_options(&options)?;
+                let strict = options.to_strict()?;
+                let mut observer = JsObserver::new(on_event, cancelled);
+                let generated = pipeline.generate(&strict, &mut observer).await?;
+                let png = generated.image.to_png(&generated.parameters)?;
+                let report = json!({
+                    "engine": pipeline.engine().name(),
+                    "adapter": adapter,
+                    "model": pipeline.name(),
+                    "tokens": tokens_json(&generated.prompt_encoding),
+                    "milliseconds": observer.into_milliseconds(),
+                    "weightBytes": pipeline.weight_bytes(),
+                    "wasmMemoryBytes": wasm_memory_bytes(),
+                });
+                Ok(result_object(
+                    &generated,
+                    &png,
+                    strict.seed,
+                    options.keep_latents,
+                    &report,
+                ))
+            };
+            work.await.map_err(|error: Error| to_js(&error))
+        })
+    }
+
+    /// Ends the running [`Self::generate`] within one step, with the code `cancelled`.
+    pub fn cancel(&self) {
+        self.cancelled.set(true);
+    }
+}
+
+impl Session {
+    async fn load_strict(options: &JsValue, on_event: Function) -> Result<Self> {
+        let options: LoadOptions = parse_options(options)?;
+        let (engine, adapter) = match options.engine.as_str() {
+            "cpu" => (BurnEngine::cpu(), None),
+            #[cfg(feature = "burn-wgpu")]
+            "webgpu" => {
+                let (engine, adapter) = device::request().await?;
+                (engine, Some(adapter))
+            }
+            other => {
+                return Err(Error::invalid(
+                    "engine",
+                    format!("must be cpu or webgpu, and is {other}."),
+                ));
+            }
+        };
+        let cancelled = Rc::new(Cell::new(false));
+        let mut observer = JsObserver::new(on_event, Rc::clone(&cancelled));
+        let pipeline = StableDiffusionPipeline::load(
+            engine,
+            &FetchFolder::new(&options.model)?,
+            &mut observer,
+        )
+        .await?;
+        Ok(Self {
+            pipeline: Rc::new(pipeline),
+            adapter,
+            cancelled,
+        })
+    }
+}
+
+fn result_object(
+    generated: &Generated,
+    png: &[u8],
+    seed: u32,
+    keep_latents: bool,
+    report: &serde_json::Value,
+) -> JsValue {
+    let object = Object::new();
+    let image = &generated.image;
+    set(&object, "width", &JsValue::from(image.width as u32));
+    set(&object, "height", &JsValue::from(image.height as u32));
+    set(
+        &object,
+        "rgba",
+        &Uint8ClampedArray::from(image.rgba.as_slice()),
+    );
+    set(&object, "png", &Uint8Array::from(png));
+    set(&object, "seed", &JsValue::from(seed));
+    set(
+        &object,
+        "tokens",
+        &to_object(&tokens_json(&generated.prompt_encoding)),
+    );
+    let latents = if keep_latents {
+        js_sys::Float32Array::from(generated.latents.as_slice()).into()
+    } else {
+        JsValue::NULL
+    };
+    set(&object, "latents", &latents);
+    set(
+        &object,
+        "parameters",
+        &JsValue::from_str(&generated.parameters),
+    );
+    set(&object, "report", &to_object(report));
+    object.into()
+}
