@@ -7,7 +7,6 @@ pub mod config;
 pub mod engine;
 pub mod error;
 pub mod image;
-pub mod load;
 pub mod models;
 pub mod observer;
 pub mod pipeline;

@@ -160,7 +160,7 @@ impl Engine for BurnEngine {
         let data = x.into_data_async().await.map_err(|e| Error::DeviceLost {
             why: format!("{e:?}"),
         })?;
-        data.into_vec::<f32>().map_err(|e| Error::DeviceLost {
+        data.try_into_vec::<f32>().map_err(|e| Error::DeviceLost {
             why: format!("unexpected data: {e:?}"),
         })
     }

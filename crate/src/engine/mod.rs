@@ -5,6 +5,8 @@
 
 #[cfg(feature = "burn")]
 pub mod burn;
+#[cfg(feature = "burn-wgpu")]
+pub mod burn_wgpu;
 
 use weights_loader::TensorInfo;
 

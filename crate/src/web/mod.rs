@@ -1,7 +1,5 @@
 //! The only exports to JavaScript. One [`Session`] is a model on an engine; it lives in a dedicated worker.
 
-#[cfg(feature = "burn-wgpu")]
-mod device;
 mod error;
 mod fetch_folder;
 mod observer;
@@ -219,7 +217,7 @@ impl Session {
             "cpu" => (BurnEngine::cpu(), None),
             #[cfg(feature = "burn-wgpu")]
             "webgpu" => {
-                let (engine, adapter) = device::request().await?;
+                let (engine, adapter) = crate::engine::burn_wgpu::request().await?;
                 (engine, Some(adapter))
             }
             other => {

@@ -1,5 +1,7 @@
 //! `StableDiffusionPipeline`: prompt to picture. The only denoising loop of the project.
 
+pub mod load;
+
 use crate::{
     Error, Result,
     config::{UNetConfig, VaeConfig},
@@ -23,16 +25,16 @@ pub const MAX_STEPS: usize = 1000;
 
 /// A loaded model on an engine.
 pub struct StableDiffusionPipeline<E: Engine> {
-    pub(crate) engine: E,
-    pub(crate) name: String,
-    pub(crate) tokenizer: ClipTokenizer,
-    pub(crate) text_encoder: ClipTextModel<E>,
-    pub(crate) unet: UNet2DConditionModel<E>,
-    pub(crate) unet_config: UNetConfig,
-    pub(crate) vae: AutoencoderKlDecoder<E>,
-    pub(crate) vae_config: VaeConfig,
-    pub(crate) scheduler_config: SchedulerConfig,
-    pub(crate) weight_bytes: u64,
+    engine: E,
+    name: String,
+    tokenizer: ClipTokenizer,
+    text_encoder: ClipTextModel<E>,
+    unet: UNet2DConditionModel<E>,
+    unet_config: UNetConfig,
+    vae: AutoencoderKlDecoder<E>,
+    vae_config: VaeConfig,
+    scheduler_config: SchedulerConfig,
+    weight_bytes: u64,
 }
 
 /// What to draw. Field names are diffusers'.

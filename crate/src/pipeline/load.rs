@@ -5,6 +5,7 @@
 
 use weights_loader::{ByteSource, LoadError, Manifest, load_safetensors, load_text};
 
+use super::StableDiffusionPipeline;
 use crate::{
     Error, Result,
     config::{ClipTextConfig, UNetConfig, VaeConfig, check_model_index},
@@ -14,7 +15,6 @@ use crate::{
         unet_2d_condition::UNet2DConditionModel, weights::Weights,
     },
     observer::{Event, Observer, checkpoint},
-    pipeline::StableDiffusionPipeline,
     schedulers::SchedulerConfig,
     tokenizer::ClipTokenizer,
 };
@@ -23,10 +23,11 @@ use crate::{
 const MAX_TEXT_BYTES: u64 = 32 << 20;
 
 /// Most memory that weights may take where addresses have 32 bits: the rest of the 4 GiB is for activations.
-#[cfg(target_pointer_width = "32")]
-const MAX_WEIGHT_BYTES: u64 = 3 << 30;
-#[cfg(not(target_pointer_width = "32"))]
-const MAX_WEIGHT_BYTES: u64 = u64::MAX;
+const MAX_WEIGHT_BYTES: Option<u64> = if cfg!(target_pointer_width = "32") {
+    Some(3 << 30)
+} else {
+    None
+};
 
 /// Where the files of a model are, in diffusers' folder layout.
 pub trait ModelFolder {
@@ -253,10 +254,12 @@ impl<E: Engine> StableDiffusionPipeline<E> {
         let weight_bytes = engine.weight_bytes(
             text_weights.elements() + unet_weights.elements() + vae_weights.elements(),
         );
-        if weight_bytes > MAX_WEIGHT_BYTES {
+        if let Some(budget_bytes) = MAX_WEIGHT_BYTES
+            && weight_bytes > budget_bytes
+        {
             return Err(Error::OutOfMemory {
                 needed_bytes: weight_bytes,
-                budget_bytes: MAX_WEIGHT_BYTES,
+                budget_bytes,
             });
         }
 

@@ -1,18 +1,24 @@
-//! A WebGPU device for burn-wgpu.
+//! A wgpu device for the burn engine: WebGPU in a browser, the system's graphics API natively.
 
-use burn::backend::wgpu::{MemoryConfiguration, WgpuSetup, wgpu};
 use burn::tensor::Device;
+use burn::tensor::wgpu::{MemoryConfiguration, WgpuSetup, wgpu};
 
-use crate::{Error, Result, engine::burn::BurnEngine};
+use super::burn::BurnEngine;
+use crate::{Error, Result};
+
+#[cfg(target_family = "wasm")]
+const BACKENDS: wgpu::Backends = wgpu::Backends::BROWSER_WEBGPU;
+#[cfg(not(target_family = "wasm"))]
+const BACKENDS: wgpu::Backends = wgpu::Backends::PRIMARY;
 
 /// The engine on a new device, and the adapter's name.
 ///
 /// # Errors
 /// [`Error::NoWebGpu`] when no adapter or no device is to be had.
-pub(super) async fn request() -> Result<(BurnEngine, String)> {
+pub async fn request() -> Result<(BurnEngine, String)> {
     let no_webgpu = |why: String| Error::NoWebGpu { why };
     let descriptor = wgpu::InstanceDescriptor {
-        backends: wgpu::Backends::BROWSER_WEBGPU,
+        backends: BACKENDS,
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     };
     let instance = wgpu::Instance::new(descriptor);
