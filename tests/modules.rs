@@ -2,7 +2,7 @@
 
 use latent_canvas::{
     config::{ClipTextConfig, UNetConfig, VaeConfig},
-    engine::{Engine, Shape},
+    engine::{Eager, Shape},
     models::{
         autoencoder_kl::AutoencoderKlDecoder, clip_text::ClipTextModel, names::Component,
         unet_2d_condition::UNet2DConditionModel, weights::Weights,
@@ -30,7 +30,7 @@ pub fn check(title: &str, rows: &[Row], tolerance: f64) {
     }
 }
 
-async fn fill<E: Engine>(weights: Weights<'_, E>, component: Component, name: &str, bytes: &[u8]) {
+async fn fill<E: Eager>(weights: Weights<'_, E>, component: Component, name: &str, bytes: &[u8]) {
     let mut sink = weights.into_sink(component, name);
     // chunks that split values, as a network's do
     let source = MemorySource::new(name, bytes.to_vec()).with_chunk_bytes(65_537);
@@ -40,7 +40,7 @@ async fn fill<E: Engine>(weights: Weights<'_, E>, component: Component, name: &s
 }
 
 /// The text encoder's last hidden state.
-pub async fn text<E: Engine>(engine: &E, tiny: &Tiny) -> Vec<Row> {
+pub async fn text<E: Eager>(engine: &E, tiny: &Tiny) -> Vec<Row> {
     let fixture = tiny.text_fixture();
     let config = ClipTextConfig::from_json(tiny.text_config).unwrap();
     let weights = Weights::new(engine);
@@ -48,7 +48,7 @@ pub async fn text<E: Engine>(engine: &E, tiny: &Tiny) -> Vec<Row> {
     fill(weights, Component::TextEncoder, "text", tiny.text).await;
     let ids = fixture.get("input_ids");
     let input_ids: Vec<u32> = ids.values.iter().map(|&id| id as u32).collect();
-    let hidden = model.forward(engine, &input_ids, ids.shape[0]);
+    let hidden = model.forward(engine, &engine.ids(&input_ids, ids.shape[0]));
     let got = engine.read(hidden).await.unwrap();
     let name = "text.last_hidden_state";
     vec![(
@@ -58,7 +58,7 @@ pub async fn text<E: Engine>(engine: &E, tiny: &Tiny) -> Vec<Row> {
 }
 
 /// Every block of the UNet, and its prediction at each timestep of the fixture.
-pub async fn unet<E: Engine>(
+pub async fn unet<E: Eager>(
     engine: &E,
     tiny: &Tiny,
     fixture: &Fixture,
@@ -84,17 +84,14 @@ pub async fn unet<E: Engine>(
     let mut rows = Vec::new();
     for (i, &timestep) in timesteps.iter().enumerate() {
         let mut taps: Vec<(String, E::Tensor)> = Vec::new();
-        let prediction = model.forward_tapped(
-            engine,
-            &sample,
-            timestep as f32,
-            &context,
-            &mut |name, tensor| {
+        let sinusoid = model.timestep_sinusoid(timestep as f32);
+        let sinusoid = engine.input(Shape::image(1, 1, 1, sinusoid.len()), &sinusoid);
+        let prediction =
+            model.forward_tapped(engine, &sample, &sinusoid, &context, &mut |name, tensor| {
                 if i == 0 {
                     taps.push((format!("unet.{name}"), tensor.clone()));
                 }
-            },
-        );
+            });
         taps.push((format!("noise_pred.{timestep}"), prediction));
         for (name, tensor) in taps {
             rows.push(compare(engine, fixture, &name, tensor).await);
@@ -104,7 +101,7 @@ pub async fn unet<E: Engine>(
 }
 
 /// Every block of the decoder, and its picture.
-pub async fn vae<E: Engine>(engine: &E, tiny: &Tiny) -> Vec<Row> {
+pub async fn vae<E: Eager>(engine: &E, tiny: &Tiny) -> Vec<Row> {
     let fixture = tiny.vae_fixture();
     let config = VaeConfig::from_json(tiny.vae_config).unwrap();
     let weights = Weights::new(engine);
@@ -132,7 +129,7 @@ pub async fn vae<E: Engine>(engine: &E, tiny: &Tiny) -> Vec<Row> {
     rows
 }
 
-async fn compare<E: Engine>(engine: &E, fixture: &Fixture, name: &str, tensor: E::Tensor) -> Row {
+async fn compare<E: Eager>(engine: &E, fixture: &Fixture, name: &str, tensor: E::Tensor) -> Row {
     let got = engine.read(tensor).await.unwrap();
     let expected = fixture.get(name).channels_last();
     // The time embedding is the same for every picture of a batch and is computed once.

@@ -21,7 +21,7 @@ test('a prompt becomes a picture: events, pixels, PNG, label, state', async () =
   assert.equal(ended.images.length, 1);
   const [image] = ended.images;
   assert.deepEqual([image.seed, image.width, image.height, image.tokens.count], [5, 96, 64, 4]);
-  assert.equal(image.report.engine, 'cpu');
+  assert.deepEqual([image.report.engine, image.report.requestedEngine, image.report.adapter], ['fake-cpu', 'auto', null]);
   assert.match(image.report.engineNote, /software.*CPU engine/);
   for (const stage of ['engine', 'download', 'prepare', 'encode', 'denoise', 'decode']) assert.ok(ended.stages.includes(stage), stage);
 

@@ -114,7 +114,7 @@ test('the script from another origin: worker, wasm and model come from beside it
   site.requests.length = 0;
   const ended = await callElement(page, { args: GOOD });
   assert.equal(ended.code, null, ended.message);
-  for (const file of ['worker.js', 'pkg/latent_canvas_bg.wasm', 'models/emoji/unet/weights.bin']) {
+  for (const file of ['worker.js', 'pkg/cpu/latent_canvas_bg.wasm', 'models/emoji/unet/weights.bin']) {
     assert.ok(site.requests.includes(`/a/b/${file}`), file);
   }
   assert.deepEqual(asked(embedder).filter((path) => path !== '/cdn.html'), []);

@@ -129,7 +129,7 @@ describe('the network fails, and the next attempt works', () => {
     ['worker.js is missing', { match: 'worker.js', status: 404 }, 'worker-failed', /worker\.js did not start/],
     ['a part of the worker is missing', { match: 'gpu-bytes.js', status: 404 }, 'worker-failed', /did not start/],
     ['worker.js is a page', { match: 'worker.js', html: HTML }, 'worker-failed', /did not start/],
-    ['the engine script is missing', { match: 'pkg/latent_canvas.js', status: 404 }, 'worker-failed', /pkg\/ must lie beside/],
+    ['the engine script is missing', { match: 'pkg/cpu/latent_canvas.js', status: 404 }, 'worker-failed', /pkg\/ must lie beside/],
     ['wasm is missing', { match: '.wasm', status: 404 }, 'worker-failed', /answered 404/],
     ['wasm is a page', { match: '.wasm', html: HTML }, 'worker-failed', /not WebAssembly/],
     ['wasm is cut', { match: '.wasm', cutAfter: 12 }, 'worker-failed', /could not be started/],

@@ -29,7 +29,7 @@ test('PNG, latents and report; the same seed gives the same file, also from a fo
   assert.deepEqual([first.png.readUInt32BE(16), first.png.readUInt32BE(20)], [96, 64]);
   assert.match(first.npy.toString('latin1', 10, 128), /'shape': \(1, 4, 8, 12\)/);
   const { report } = first;
-  assert.deepEqual([report.engine, report.seed, report.width, report.height, report.tokens.count], ['cpu', 7, 96, 64, 4]);
+  assert.deepEqual([report.engine, report.requestedEngine, report.seed, report.width, report.height, report.tokens.count], ['burn-flex', 'cpu', 7, 96, 64, 4]);
   for (const stage of ['load', 'download', 'encode', 'denoise', 'decode', 'total']) {
     assert.ok(Number.isFinite(report.milliseconds[stage]), stage);
   }

@@ -49,7 +49,8 @@ export async function fakeSite({ at = '/', headers } = {}) {
   makeFakeModel(model);
   const mounts = [
     { at, dir: WWW },
-    { at: `${at}pkg/`, dir: FAKE_ENGINE },
+    { at: `${at}pkg/cpu/`, dir: FAKE_ENGINE },
+    { at: `${at}pkg/webgpu/`, dir: FAKE_ENGINE },
     { at: `${at}models/emoji/`, dir: model },
     { at: '/panics/', dir: model },
   ];

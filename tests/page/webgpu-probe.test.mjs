@@ -33,7 +33,7 @@ for (const [name, init, code, says] of CASES) {
     assert.deepEqual(asked(site), []);
     const auto = await callElement(page, { set: { engine: 'auto' }, args: { prompt: 'x', steps: 1 } });
     const { report } = auto.images[0];
-    assert.deepEqual([report.engine, report.requestedEngine], ['cpu', 'auto']);
+    assert.deepEqual([report.engine, report.requestedEngine], ['fake-cpu', 'auto']);
     assert.match(report.engineNote, says);
     assert.match(report.engineNote, /CPU engine is used/);
     await page.context().close();

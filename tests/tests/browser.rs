@@ -1,7 +1,7 @@
 //! The networks in a real browser, run by wasm-pack: burn-flex and burn-wgpu against diffusers.
 #![cfg(all(target_family = "wasm", feature = "burn-wgpu"))]
 
-use latent_canvas::engine::{Engine, burn::BurnEngine, burn_wgpu};
+use latent_canvas::engine::{Eager, burn::BurnEngine, burn_wgpu};
 use latent_canvas_tests::{
     modules::{check, text, unet, vae},
     tiny::{TINY_DEEP, TINY_SD2, Tiny},
@@ -11,7 +11,7 @@ use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
 wasm_bindgen_test_configure!(run_in_dedicated_worker);
 
 /// A software GPU is slow: the small models, one timestep.
-async fn all_networks<E: Engine>(engine: &E, tiny: &Tiny, tolerance: f64) {
+async fn all_networks<E: Eager>(engine: &E, tiny: &Tiny, tolerance: f64) {
     let title = format!("{} {}", engine.name(), tiny.name);
     check(&title, &text(engine, tiny).await, tolerance);
     let rows = unet(engine, tiny, &tiny.odd_unet_fixture(), &[981]).await;

@@ -11,7 +11,7 @@ use burn::tensor::{
 };
 use weights_loader::{TensorInfo, decode_f32};
 
-use super::{AttentionMask, Engine, Shape, WeightRole};
+use super::{AttentionMask, Eager, Engine, Shape, WeightRole};
 use crate::{Error, Result};
 
 /// Bytes of attention scores held at once. Queries are taken in slices so that the score matrix never exceeds this,
@@ -92,58 +92,15 @@ impl BurnWeight {
 
 impl Engine for BurnEngine {
     type Tensor = Tensor<4>;
+    type Ids = Tensor<2, Int>;
     type Weight = BurnWeight;
 
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn declare(&self, role: WeightRole, shape: &[usize]) -> BurnWeight {
+    fn declare(&self, _name: &str, role: WeightRole, shape: &[usize]) -> BurnWeight {
         BurnWeight {
             role,
             shape: shape.to_vec(),
             values: Rc::default(),
         }
-    }
-
-    fn upload(&self, weight: &BurnWeight, tensor: &TensorInfo, bytes: &[u8]) -> Result<()> {
-        let mut floats = Vec::with_capacity(weight.shape.iter().product());
-        decode_f32(tensor, bytes, &mut floats)?;
-        let shape = &weight.shape;
-        let values = match weight.role {
-            WeightRole::Vector => Values::Vector(Tensor::from_data(
-                TensorData::new(floats, shape.clone()),
-                &self.device,
-            )),
-            WeightRole::Embedding => Values::Matrix(Tensor::from_data(
-                TensorData::new(floats, shape.clone()),
-                &self.device,
-            )),
-            WeightRole::Linear => {
-                let matrix: Tensor<2> =
-                    Tensor::from_data(TensorData::new(floats, [shape[0], shape[1]]), &self.device);
-                Values::Matrix(matrix.transpose())
-            }
-            WeightRole::Conv2d => Values::Kernel(Tensor::from_data(
-                TensorData::new(floats, shape.clone()),
-                &self.device,
-            )),
-        };
-        // A second copy of a tensor in one file is refused by the index, so the cell is empty.
-        let _ = weight.values.set(values);
-        Ok(())
-    }
-
-    fn weight_bytes(&self, elements: u64) -> u64 {
-        elements * 4
-    }
-
-    fn input(&self, shape: Shape, values: &[f32]) -> Tensor<4> {
-        let data = TensorData::new(
-            values.to_vec(),
-            [shape.batch, shape.height, shape.width, shape.channels],
-        );
-        Tensor::from_data(data, &self.device)
     }
 
     fn shape(&self, x: &Tensor<4>) -> Shape {
@@ -156,23 +113,10 @@ impl Engine for BurnEngine {
         }
     }
 
-    async fn read(&self, x: Tensor<4>) -> Result<Vec<f32>> {
-        let data = x.into_data_async().await.map_err(|e| Error::DeviceLost {
-            why: format!("{e:?}"),
-        })?;
-        data.try_into_vec::<f32>().map_err(|e| Error::DeviceLost {
-            why: format!("unexpected data: {e:?}"),
-        })
-    }
-
-    fn embedding(&self, table: &BurnWeight, ids: &[u32], batch: usize) -> Tensor<4> {
-        let count = ids.len() / batch;
-        let ids: Vec<i32> = ids.iter().map(|&id| id.cast_signed()).collect();
-        let ids: Tensor<2, Int> =
-            Tensor::from_data(TensorData::new(ids, [batch, count]), &self.device);
-        let rows = embedding(self.matrix(table), ids);
-        let channels = rows.dims()[2];
-        rows.reshape([batch, 1, count, channels])
+    fn embedding(&self, table: &BurnWeight, ids: &Tensor<2, Int>) -> Tensor<4> {
+        let rows = embedding(self.matrix(table), ids.clone());
+        let [batch, tokens, channels] = rows.dims();
+        rows.reshape([batch, 1, tokens, channels])
     }
 
     fn add_positions(&self, x: &Tensor<4>, table: &BurnWeight) -> Tensor<4> {
@@ -339,6 +283,67 @@ impl Engine for BurnEngine {
     fn image(&self, x: &Tensor<4>, height: usize, width: usize) -> Tensor<4> {
         let [batch, _, _, channels] = x.dims();
         x.clone().reshape([batch, height, width, channels])
+    }
+}
+
+impl Eager for BurnEngine {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn upload(&self, weight: &BurnWeight, tensor: &TensorInfo, bytes: &[u8]) -> Result<()> {
+        let mut floats = Vec::with_capacity(weight.shape.iter().product());
+        decode_f32(tensor, bytes, &mut floats)?;
+        let shape = &weight.shape;
+        let values = match weight.role {
+            WeightRole::Vector => Values::Vector(Tensor::from_data(
+                TensorData::new(floats, shape.clone()),
+                &self.device,
+            )),
+            WeightRole::Embedding => Values::Matrix(Tensor::from_data(
+                TensorData::new(floats, shape.clone()),
+                &self.device,
+            )),
+            WeightRole::Linear => {
+                let matrix: Tensor<2> =
+                    Tensor::from_data(TensorData::new(floats, [shape[0], shape[1]]), &self.device);
+                Values::Matrix(matrix.transpose())
+            }
+            WeightRole::Conv2d => Values::Kernel(Tensor::from_data(
+                TensorData::new(floats, shape.clone()),
+                &self.device,
+            )),
+        };
+        // A second copy of a tensor in one file is refused by the index, so the cell is empty.
+        let _ = weight.values.set(values);
+        Ok(())
+    }
+
+    fn weight_bytes(&self, elements: u64) -> u64 {
+        elements * 4
+    }
+
+    fn input(&self, shape: Shape, values: &[f32]) -> Tensor<4> {
+        let data = TensorData::new(
+            values.to_vec(),
+            [shape.batch, shape.height, shape.width, shape.channels],
+        );
+        Tensor::from_data(data, &self.device)
+    }
+
+    fn ids(&self, ids: &[u32], batch: usize) -> Tensor<2, Int> {
+        let tokens = ids.len() / batch;
+        let ids: Vec<i32> = ids.iter().map(|&id| id.cast_signed()).collect();
+        Tensor::from_data(TensorData::new(ids, [batch, tokens]), &self.device)
+    }
+
+    async fn read(&self, x: Tensor<4>) -> Result<Vec<f32>> {
+        let data = x.into_data_async().await.map_err(|e| Error::DeviceLost {
+            why: format!("{e:?}"),
+        })?;
+        data.try_into_vec::<f32>().map_err(|e| Error::DeviceLost {
+            why: format!("unexpected data: {e:?}"),
+        })
     }
 }
 

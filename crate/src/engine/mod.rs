@@ -83,45 +83,25 @@ pub enum WeightRole {
     Embedding,
 }
 
-/// Where a model's arithmetic happens. Calls only order work; nothing waits but [`Engine::read`].
+/// The operations of a model. Calls only order work; nothing waits.
 ///
 /// Shapes are the caller's duty: a wrong one is a fault of the model code, not of a user's input.
 pub trait Engine {
     /// A handle to an activation; a clone shares the values.
     type Tensor: Clone;
+    /// A handle to token ids.
+    type Ids: Clone;
     /// A handle to a weight that may not have arrived yet; a clone shares the weight.
     type Weight: Clone;
 
-    /// Name for reports: `burn-flex`, `burn-wgpu`.
-    fn name(&self) -> &'static str;
-
-    /// Declares a weight in the checkpoint's own shape. Its values come later, through [`Engine::upload`].
-    fn declare(&self, role: WeightRole, shape: &[usize]) -> Self::Weight;
-
-    /// Fills a declared weight with the bytes of `tensor`, row-major, little-endian.
-    ///
-    /// # Errors
-    /// [`Error::Load`] when the format is not one of F16, BF16 and F32.
-    fn upload(&self, weight: &Self::Weight, tensor: &TensorInfo, bytes: &[u8]) -> Result<()>;
-
-    /// Bytes this engine needs to keep `elements` weight values.
-    fn weight_bytes(&self, elements: u64) -> u64;
-
-    /// An activation from values on the CPU, in `shape`'s order.
-    fn input(&self, shape: Shape, values: &[f32]) -> Self::Tensor;
+    /// Declares the weight `name` in the checkpoint's own shape. Its values come later.
+    fn declare(&self, name: &str, role: WeightRole, shape: &[usize]) -> Self::Weight;
 
     /// The shape of an activation.
     fn shape(&self, x: &Self::Tensor) -> Shape;
 
-    /// The values of an activation, in its shape's order.
-    ///
-    /// # Errors
-    /// [`Error::DeviceLost`] when the GPU went away.
-    #[allow(async_fn_in_trait)]
-    async fn read(&self, x: Self::Tensor) -> Result<Vec<f32>>;
-
-    /// Rows of `table` for `ids`: `[batch, 1, ids / batch, channels]`.
-    fn embedding(&self, table: &Self::Weight, ids: &[u32], batch: usize) -> Self::Tensor;
+    /// Rows of `table` for each id: `[batch, 1, tokens, channels]`.
+    fn embedding(&self, table: &Self::Weight, ids: &Self::Ids) -> Self::Tensor;
 
     /// The first `tokens` rows of a table of positions, added to every picture of `x`.
     fn add_positions(&self, x: &Self::Tensor, table: &Self::Weight) -> Self::Tensor;
@@ -202,6 +182,34 @@ pub trait Engine {
 
     /// A token matrix as an image of `height` x `width`.
     fn image(&self, x: &Self::Tensor, height: usize, width: usize) -> Self::Tensor;
+}
+
+/// An engine that computes as it is called, with values going in and out.
+pub trait Eager: Engine {
+    /// Name for reports: `burn-flex`, `burn-wgpu`.
+    fn name(&self) -> &'static str;
+
+    /// Fills a declared weight with the bytes of `tensor`, row-major, little-endian.
+    ///
+    /// # Errors
+    /// [`Error::Load`] when the format is not one of F16, BF16 and F32.
+    fn upload(&self, weight: &Self::Weight, tensor: &TensorInfo, bytes: &[u8]) -> Result<()>;
+
+    /// Bytes this engine needs to keep `elements` weight values.
+    fn weight_bytes(&self, elements: u64) -> u64;
+
+    /// An activation from values on the CPU, in `shape`'s order.
+    fn input(&self, shape: Shape, values: &[f32]) -> Self::Tensor;
+
+    /// Token ids of `batch` prompts of one length, one after another.
+    fn ids(&self, ids: &[u32], batch: usize) -> Self::Ids;
+
+    /// The values of an activation, in its shape's order.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`] when the GPU went away.
+    #[allow(async_fn_in_trait)]
+    async fn read(&self, x: Self::Tensor) -> Result<Vec<f32>>;
 }
 
 /// Refuses values that are not finite: a NaN must never become a picture.

@@ -57,9 +57,9 @@ impl<E: Engine> ClipTextModel<E> {
         }
     }
 
-    /// `input_ids` of `batch` prompts, one after another, to `[batch, 1, 77, hidden_size]`.
-    pub fn forward(&self, engine: &E, input_ids: &[u32], batch: usize) -> E::Tensor {
-        let mut hidden = engine.embedding(&self.token_embedding, input_ids, batch);
+    /// `input_ids` `[batch, 77]` to `[batch, 1, 77, hidden_size]`.
+    pub fn forward(&self, engine: &E, input_ids: &E::Ids) -> E::Tensor {
+        let mut hidden = engine.embedding(&self.token_embedding, input_ids);
         hidden = engine.add_positions(&hidden, &self.position_embedding);
         for layer in &self.layers {
             hidden = layer.forward(engine, &hidden);

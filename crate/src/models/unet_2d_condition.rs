@@ -6,10 +6,7 @@ use super::{
     unet_2d_blocks::{Conditioning, DownBlock2D, UNetMidBlock2DCrossAttn, UpBlock2D},
     weights::Weights,
 };
-use crate::{
-    config::UNetConfig,
-    engine::{Engine, Shape},
-};
+use crate::{config::UNetConfig, engine::Engine};
 
 /// The denoising network.
 pub struct UNet2DConditionModel<E: Engine> {
@@ -60,19 +57,31 @@ impl<E: Engine> UNet2DConditionModel<E> {
         }
     }
 
-    /// `sample` `[batch, h, w, in_channels]` at `timestep`, `encoder_hidden_states` `[batch, 1, 77, cross_attention_dim]`;
-    /// `[batch, h, w, out_channels]`.
+    /// The sinusoid of `timestep`, to be given to [`Self::forward`] as `[1, 1, 1, n]`.
+    #[must_use]
+    pub fn timestep_sinusoid(&self, timestep: f32) -> Vec<f32> {
+        let channels = self.config.levels[0].channels;
+        timestep_sinusoid(
+            timestep,
+            channels,
+            self.config.flip_sin_to_cos,
+            self.config.freq_shift,
+        )
+    }
+
+    /// `sample` `[batch, h, w, in_channels]`, `sinusoid` `[1, 1, 1, n]` of the timestep,
+    /// `encoder_hidden_states` `[batch, 1, 77, cross_attention_dim]`; `[batch, h, w, out_channels]`.
     pub fn forward(
         &self,
         engine: &E,
         sample: &E::Tensor,
-        timestep: f32,
+        sinusoid: &E::Tensor,
         encoder_hidden_states: &E::Tensor,
     ) -> E::Tensor {
         self.forward_tapped(
             engine,
             sample,
-            timestep,
+            sinusoid,
             encoder_hidden_states,
             &mut |_, _| {},
         )
@@ -83,21 +92,11 @@ impl<E: Engine> UNet2DConditionModel<E> {
         &self,
         engine: &E,
         sample: &E::Tensor,
-        timestep: f32,
+        sinusoid: &E::Tensor,
         encoder_hidden_states: &E::Tensor,
         tap: Tap<E::Tensor>,
     ) -> E::Tensor {
-        let width = self.config.levels[0].channels;
-        let sinusoid = timestep_sinusoid(
-            timestep,
-            width,
-            self.config.flip_sin_to_cos,
-            self.config.freq_shift,
-        );
-        let time = self.time_embedding.forward(
-            engine,
-            &engine.input(Shape::image(1, 1, 1, width), &sinusoid),
-        );
+        let time = self.time_embedding.forward(engine, sinusoid);
         tap("time_embedding", &time);
         // Every resnet begins its time projection with the same SiLU.
         let temb = engine.silu(&time);

@@ -10,7 +10,7 @@ use weights_loader::{LoadError, SafetensorsIndex, TensorInfo, TensorSink};
 use super::names::{Component, Name, checkpoint_name};
 use crate::{
     Error,
-    engine::{Engine, WeightRole},
+    engine::{Eager, Engine, WeightRole},
 };
 
 /// A declared weight: the shape that follows from the config, and the engine's handle.
@@ -54,14 +54,13 @@ impl<'a, E: Engine> Weights<'a, E> {
     /// Declares `prefix.name`.
     #[must_use]
     pub fn declare(&self, name: &str, role: WeightRole, shape: &[usize]) -> E::Weight {
-        let handle = self.engine.declare(role, shape);
+        let name = self.pp(name).prefix;
+        let handle = self.engine.declare(&name, role, shape);
         let declared = Declared {
             shape: shape.to_vec(),
             handle: handle.clone(),
         };
-        self.declared
-            .borrow_mut()
-            .insert(self.pp(name).prefix, declared);
+        self.declared.borrow_mut().insert(name, declared);
         handle
     }
 
@@ -74,7 +73,9 @@ impl<'a, E: Engine> Weights<'a, E> {
             .map(|declared| declared.shape.iter().map(|&n| n as u64).product::<u64>())
             .sum()
     }
+}
 
+impl<'a, E: Eager> Weights<'a, E> {
     /// A sink that fills these weights from a file of `component`.
     #[must_use]
     pub fn into_sink(self, component: Component, file: &str) -> WeightSink<'a, E> {
@@ -88,14 +89,14 @@ impl<'a, E: Engine> Weights<'a, E> {
 }
 
 /// Fills declared weights from a stream, one tensor in memory at a time.
-pub struct WeightSink<'a, E: Engine> {
+pub struct WeightSink<'a, E: Eager> {
     weights: Weights<'a, E>,
     component: Component,
     file: String,
     bytes: Vec<u8>,
 }
 
-impl<E: Engine> WeightSink<'_, E> {
+impl<E: Eager> WeightSink<'_, E> {
     /// The declared name of a tensor that is to be kept.
     fn wanted(&self, tensor: &TensorInfo) -> Option<String> {
         match checkpoint_name(self.component, &tensor.name) {
@@ -105,7 +106,7 @@ impl<E: Engine> WeightSink<'_, E> {
     }
 }
 
-impl<E: Engine> TensorSink for WeightSink<'_, E> {
+impl<E: Eager> TensorSink for WeightSink<'_, E> {
     fn begin(&mut self, index: &SafetensorsIndex) -> Result<(), LoadError> {
         let declared = self.weights.declared.borrow();
         let mut missing: BTreeMap<&str, ()> =

@@ -9,7 +9,7 @@ use super::StableDiffusionPipeline;
 use crate::{
     Error, Result,
     config::{ClipTextConfig, UNetConfig, VaeConfig, check_model_index},
-    engine::Engine,
+    engine::Eager,
     models::{
         autoencoder_kl::AutoencoderKlDecoder, clip_text::ClipTextModel, names::Component,
         unet_2d_condition::UNet2DConditionModel, weights::Weights,
@@ -167,7 +167,7 @@ struct Download {
 
 impl Download {
     /// Streams one file into the weights that were declared for it.
-    async fn file<F: ModelFolder, E: Engine>(
+    async fn file<F: ModelFolder, E: Eager>(
         &mut self,
         files: &Files<'_, F>,
         path: &str,
@@ -211,7 +211,7 @@ impl Download {
     }
 }
 
-impl<E: Engine> StableDiffusionPipeline<E> {
+impl<E: Eager> StableDiffusionPipeline<E> {
     /// Loads the model in `folder` onto `engine`.
     ///
     /// # Errors
@@ -229,7 +229,8 @@ impl<E: Engine> StableDiffusionPipeline<E> {
         let files = Files::open(folder).await?;
         check_model_index(&files.text("model_index.json").await?)?;
         let scheduler_config =
-            SchedulerConfig::from_json(&files.text("scheduler/scheduler_config.json").await?)?;
+            SchedulerConfig::from_json(&files.text("scheduler/scheduler_config.json").await?)?
+                .for_stable_diffusion();
         let text_config =
             ClipTextConfig::from_json(&files.text("text_encoder/config.json").await?)?;
         let unet_config = UNetConfig::from_json(&files.text("unet/config.json").await?)?;

@@ -5,7 +5,7 @@ pub mod load;
 use crate::{
     Error, Result,
     config::{UNetConfig, VaeConfig},
-    engine::{Engine, Shape, check_finite},
+    engine::{Eager, Shape, check_finite},
     image::Image,
     models::{
         autoencoder_kl::AutoencoderKlDecoder, clip_text::ClipTextModel,
@@ -24,7 +24,7 @@ pub const MAX_SIDE_PX: usize = 1024;
 pub const MAX_STEPS: usize = 1000;
 
 /// A loaded model on an engine.
-pub struct StableDiffusionPipeline<E: Engine> {
+pub struct StableDiffusionPipeline<E: Eager> {
     engine: E,
     name: String,
     tokenizer: ClipTokenizer,
@@ -71,7 +71,7 @@ pub struct Generated {
     pub parameters: String,
 }
 
-impl<E: Engine> StableDiffusionPipeline<E> {
+impl<E: Eager> StableDiffusionPipeline<E> {
     /// The model's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -194,9 +194,13 @@ impl<E: Engine> StableDiffusionPipeline<E> {
             let sample = self
                 .engine
                 .input(Shape::image(batch, height, width, channels), &sample);
+            let sinusoid = self.unet.timestep_sinusoid(timestep);
+            let sinusoid = self
+                .engine
+                .input(Shape::image(1, 1, 1, sinusoid.len()), &sinusoid);
             let prediction =
                 self.unet
-                    .forward(&self.engine, &sample, timestep, &encoder_hidden_states);
+                    .forward(&self.engine, &sample, &sinusoid, &encoder_hidden_states);
             let prediction = self.engine.read(prediction).await?;
             check_finite("unet", &prediction)?;
             let noise_pred = guide(
@@ -240,7 +244,9 @@ impl<E: Engine> StableDiffusionPipeline<E> {
         }
         input_ids.extend_from_slice(&prompt.input_ids);
         let batch = if guided { 2 } else { 1 };
-        let embeddings = self.text_encoder.forward(&self.engine, &input_ids, batch);
+        let embeddings = self
+            .text_encoder
+            .forward(&self.engine, &self.engine.ids(&input_ids, batch));
         check_finite("text_encoder", &self.engine.read(embeddings.clone()).await?)?;
         Ok(embeddings)
     }

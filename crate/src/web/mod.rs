@@ -14,7 +14,7 @@ use wasm_bindgen_futures::future_to_promise;
 
 use crate::{
     Error, Result,
-    engine::{Engine, burn::BurnEngine},
+    engine::{Eager, burn::BurnEngine},
     pipeline::{GenerateOptions, Generated, StableDiffusionPipeline},
     schedulers::SchedulerKind,
     tokenizer::Encoding,

@@ -1,5 +1,5 @@
 /**
- * A test double with the exports of the real engine, served in place of www/pkg/. It downloads the model's files as
+ * A test double with the exports of the real engine, served in place of both folders of www/pkg/. It downloads the model's files as
  * the manifest lists them and draws a gradient that depends on the options. The prompt tells it how to misbehave:
  * "panic", "trap", "never", "slow", "hog" (a step that blocks the worker), "coded <code>".
  */
@@ -88,7 +88,7 @@ export class Session {
     }
     session.info = {
       name: 'fake',
-      engine,
+      engine: `fake-${engine}`,
       adapter: session.#gpu?.name ?? null,
       defaultWidth: 64,
       defaultHeight: 64,
