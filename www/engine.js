@@ -120,12 +120,12 @@ export class Engine {
   }
 
   #startLoad() {
-    if (!this.#link || this.#link.failure) this.#link = new WorkerLink();
+    if (!this.#link || this.#link.failure) this.#link = new WorkerLink(this.#kind);
     const load = { listeners: new Set(), waiting: 0, info: null, promise: null };
     const relay = (event) => {
       for (const listener of load.listeners) listener(event);
     };
-    const { reply } = this.#link.request({ type: 'load', model: this.#model, engine: this.#kind }, relay);
+    const { reply } = this.#link.request({ type: 'load', model: this.#model }, relay);
     load.promise = reply.then(
       (info) => {
         load.info = info;

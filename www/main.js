@@ -86,8 +86,9 @@ function showState() {
   $('size-note').hidden = working || picture.info !== null;
 }
 
-function engineWords({ engine, adapter }) {
-  return engine === 'webgpu' ? `WebGPU on ${adapter ?? 'an unnamed adapter'}` : 'CPU engine';
+/** Only an engine on WebGPU has an adapter. */
+function engineWords({ adapter }) {
+  return adapter === null ? 'CPU engine' : `WebGPU on ${adapter || 'an unnamed adapter'}`;
 }
 
 function showImage({ detail: { seed, width, height, tokens, report } }) {

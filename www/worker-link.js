@@ -30,7 +30,8 @@ export class WorkerLink {
   #ready = false;
   #timer = 0;
 
-  constructor() {
+  /** @param {'cpu'|'webgpu'} engine which of the two modules the worker loads */
+  constructor(engine) {
     try {
       this.#origin = startWorker();
     } catch (error) {
@@ -42,6 +43,8 @@ export class WorkerLink {
     this.#worker.addEventListener('messageerror', () => {
       this.#die(new LatentError('worker-failed', 'A message of the worker could not be read. Reload the page.'));
     });
+    // Kept by the browser until the worker's script has run.
+    this.#worker.postMessage({ type: 'start', engine });
     this.#worker.addEventListener('error', (event) => {
       event.preventDefault();
       this.#die(this.#ready ? crash(event.message) : startFailure(this.#origin.url, this.#origin.wrapped, event.message));

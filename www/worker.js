@@ -1,8 +1,8 @@
 /**
  * The dedicated worker: holds the wasm module and one loaded model. The only file that knows the engine's exports.
  *
- * In:  {type: "load", id, model, engine}, {type: "generate", id, options}, {type: "count", id, text},
- *      {type: "cancel", id}, {type: "stop"}.
+ * In:  {type: "start", engine}, then {type: "load", id, model}, {type: "generate", id, options},
+ *      {type: "count", id, text}, {type: "cancel", id}, {type: "stop"}.
  * Out: {type: "ready"}, {type: "start-failed", message}, {type: "panic", message}, {type: "event", id, event},
  *      {type: "done", id, value}, {type: "failed", id, error: {code, message}}.
  */
@@ -15,19 +15,26 @@ const PROGRESS_INTERVAL_MS = 100;
 
 countGpuBytes();
 
+let kind = null;
+let started = null;
 let session = null;
 let loadReport = null;
 let running = null;
 let memory = null;
 
-const started = start();
-started.then(
-  () => postMessage({ type: 'ready' }),
-  (error) => postMessage({ type: 'start-failed', message: error.message }),
-);
+function startOnce(message) {
+  kind = message.engine;
+  started = start();
+  started.then(
+    () => postMessage({ type: 'ready' }),
+    (error) => postMessage({ type: 'start-failed', message: error.message }),
+  );
+}
 
+/** Each engine is a module of its own: the one with WebGPU is several times as large, and not everybody needs it. */
 async function start() {
-  const glue = new URL('./pkg/latent_canvas.js', import.meta.url);
+  const folder = new URL(`./pkg/${kind}/`, import.meta.url);
+  const glue = new URL('latent_canvas.js', folder);
   let engine;
   try {
     engine = await import(glue.href);
@@ -35,7 +42,7 @@ async function start() {
     throw new Error(`The engine's script ${glue.href} could not be loaded (${cause.message}): the folder pkg/ must lie beside worker.js and be served as JavaScript.`);
   }
   const report = progressSender(null);
-  const response = await fetchWasm(new URL('./pkg/latent_canvas_bg.wasm', import.meta.url), report);
+  const response = await fetchWasm(new URL('latent_canvas_bg.wasm', folder), report);
   try {
     const exports = await engine.default({ module_or_path: response });
     memory = exports?.memory ?? null;
@@ -43,7 +50,7 @@ async function start() {
     if (/unsafe-eval|content security policy/i.test(cause.message)) {
       throw new Error("The page's Content-Security-Policy forbids WebAssembly: add 'wasm-unsafe-eval' to script-src.");
     }
-    throw new Error(`The engine could not be started (${cause.message}): use a current browser, and check that pkg/latent_canvas_bg.wasm is the file that belongs to this version.`);
+    throw new Error(`The engine could not be started (${cause.message}): use a current browser, and check that pkg/${kind}/latent_canvas_bg.wasm is the file that belongs to this version.`);
   }
   engine.set_panic_listener((message) => postMessage({ type: 'panic', message }));
   return engine;
@@ -62,12 +69,12 @@ function progressSender(id, watch = null) {
   };
 }
 
-async function load({ id, model, engine }) {
+async function load({ id, model }) {
   const { Session } = await started;
   session?.free();
   session = null;
   const watch = new Stopwatch();
-  session = await Session.load({ model, engine }, progressSender(id, watch));
+  session = await Session.load({ model, engine: kind }, progressSender(id, watch));
   loadReport = watch.stop();
   return session.info;
 }
@@ -148,7 +155,8 @@ function stop() {
 }
 
 addEventListener('message', ({ data }) => {
-  if (data.type === 'stop') stop();
+  if (data.type === 'start') startOnce(data);
+  else if (data.type === 'stop') stop();
   else if (data.type === 'cancel') {
     if (running === data.id) session.cancel();
   } else {
