@@ -21,7 +21,7 @@ pub enum Error {
     },
     /// The adapter offers less than the work needs. Choose a smaller size, or the CPU engine.
     #[error(
-        "this GPU's limit {limit} is {available}, and {needed} are needed. Choose a smaller width and height, or engine=\"cpu\"."
+        "This GPU's limit {limit} is {available}, and {needed} are needed. Choose a smaller width and height, or engine=\"cpu\"."
     )]
     LimitTooSmall {
         /// WebGPU's name of the limit.
@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// More memory is needed than there is. Choose a smaller width and height, or close other tabs.
     #[error(
-        "out of memory: {needed_bytes} bytes are needed, {budget_bytes} are allowed. Choose a smaller width and height, or close other tabs."
+        "There is not enough memory: {needed_bytes} bytes are needed, {budget_bytes} are allowed. Choose a smaller width and height, or close other tabs."
     )]
     OutOfMemory {
         /// Bytes that the work needs.
@@ -43,7 +43,7 @@ pub enum Error {
     },
     /// The browser took the GPU away (driver reset, sleep, another tab). Generate again: a new device is made.
     #[error(
-        "the GPU was lost ({why}). Generate again; if it happens every time, choose engine=\"cpu\"."
+        "The GPU was lost ({why}). Generate again; if it happens every time, choose engine=\"cpu\"."
     )]
     DeviceLost {
         /// The browser's reason.
@@ -51,30 +51,32 @@ pub enum Error {
     },
     /// A value was NaN or infinite, so no picture is shown. The weights may be damaged: load the model again.
     #[error(
-        "{module} gave a value that is not finite, so there is no picture. The model's weights may be damaged: load the model again, or try another seed."
+        "The module {module} gave a value that is not finite, so there is no picture. The model's weights may be damaged: load the model again, or try another seed."
     )]
     NotFinite {
         /// The stage or module whose output was not finite.
         module: String,
     },
     /// A setting breaks a rule; the rule is in the message.
-    #[error("{name}: {rule}")]
+    #[error("The {name} {rule}.")]
     InvalidArgument {
         /// The setting, as the page spells it.
         name: String,
-        /// What is allowed.
+        /// What is allowed; it goes on from "The seed" and has no full stop: `must be ..., and is ...`.
         rule: String,
     },
     /// A config file of the model lacks something or asks for something this program does not do.
-    #[error("{file}: {why}")]
+    #[error(
+        "The model's file {file} cannot be used: {why}. Use a Stable Diffusion model whose files belong together."
+    )]
     Config {
         /// The file, relative to the model's folder.
         file: String,
-        /// What is missing or not supported.
+        /// What is missing or not supported, without a full stop.
         why: String,
     },
     /// The user cancelled. Nothing to do.
-    #[error("cancelled")]
+    #[error("The picture was cancelled. Generate again to start anew.")]
     Cancelled,
 }
 

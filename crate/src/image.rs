@@ -41,7 +41,9 @@ impl Image {
     /// # Errors
     /// [`Error::InvalidArgument`] when the picture has no pixel.
     pub fn to_png(&self, parameters: &str) -> Result<Vec<u8>> {
-        let failed = |e: png::EncodingError| Error::invalid("image", e.to_string());
+        let failed = |e: png::EncodingError| {
+            Error::invalid("image", format!("cannot be written as PNG: {e}"))
+        };
         let mut bytes = Vec::new();
         let mut encoder = png::Encoder::new(&mut bytes, self.width as u32, self.height as u32);
         encoder.set_color(png::ColorType::Rgb);

@@ -243,7 +243,10 @@ fn bad_settings_are_refused_by_name() {
         let mut recorder = Recorder::default();
         let error = pollster::block_on(pipeline.generate(&options, &mut recorder)).unwrap_err();
         assert_eq!(error.code(), "invalid-argument", "{name}");
-        assert!(error.to_string().starts_with(name), "{error}");
+        assert!(
+            error.to_string().starts_with(&format!("The {name} ")),
+            "{error}"
+        );
         assert!(recorder.latents.is_empty(), "{name}: work had begun");
     }
 }

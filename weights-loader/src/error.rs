@@ -6,7 +6,7 @@
 pub enum LoadError {
     /// The server answered with a status that is no success. Check the address, or try later (429, 5xx).
     #[error(
-        "{url} answered with HTTP status {status}. Check the model's address; if it is right, try again later."
+        "The server answered with HTTP status {status} for {url}. Check the model's address; if it is right, try again later."
     )]
     Http {
         /// The address that was asked.
@@ -15,14 +15,16 @@ pub enum LoadError {
         status: u16,
     },
     /// A file on the disk is not there. Check the path.
-    #[error("{name} does not exist. Check the path; a model is a folder in diffusers' layout.")]
+    #[error(
+        "The file {name} does not exist. Check the path; a model is a folder in diffusers' layout."
+    )]
     NotFound {
         /// The file.
         name: String,
     },
     /// No answer, a cut connection, or a stall. Check the network and load again.
     #[error(
-        "{url} could not be read: {why}. Check the network connection (and that the host allows other sites to read it), then load again."
+        "Reading {url} failed: {why}. Check the network connection (and that the host allows other sites to read it), then load again."
     )]
     Network {
         /// The address that was asked.
@@ -32,7 +34,7 @@ pub enum LoadError {
     },
     /// The server ignored a range request where only a part was wanted. Use a host that supports ranges.
     #[error(
-        "{url} does not support range requests, and a part of the file is needed. Host the model on a server that does."
+        "The server does not support range requests for {url}, and a part of the file is needed. Host the model on a server that does."
     )]
     RangeUnsupported {
         /// The address that was asked.
@@ -40,7 +42,7 @@ pub enum LoadError {
     },
     /// Fewer or more bytes arrived than the file has. Load again; if it stays, the file on the server is damaged.
     #[error(
-        "{name} has {got} bytes where {expected} were expected. Load again; if this stays, the file on the server is incomplete."
+        "The file {name} has {got} bytes where {expected} were expected. Load again; if this stays, the file on the server is incomplete."
     )]
     Truncated {
         /// The file.
@@ -52,7 +54,7 @@ pub enum LoadError {
     },
     /// The bytes are not those the manifest promises. Load again; if it stays, the file on the server was changed.
     #[error(
-        "{name} does not match its SHA-256 checksum (expected {expected}, got {got}). Load again; if this stays, the file on the server was changed or damaged."
+        "The file {name} does not match its SHA-256 checksum (expected {expected}, got {got}). Load again; if this stays, the file on the server was changed or damaged."
     )]
     ChecksumMismatch {
         /// The file.
@@ -63,7 +65,9 @@ pub enum LoadError {
         got: String,
     },
     /// The file is no safetensors file, or its header breaks the format's rules.
-    #[error("{name} is not a usable safetensors file: {why}")]
+    #[error(
+        "The file {name} is not a usable safetensors file: {why}. Check the model's address, or download or convert the file anew."
+    )]
     Header {
         /// The file.
         name: String,
@@ -71,7 +75,9 @@ pub enum LoadError {
         why: String,
     },
     /// A text file of the model (JSON, merges) cannot be read.
-    #[error("{name} is not a usable file: {why}")]
+    #[error(
+        "The file {name} cannot be used: {why}. Check the model's address, or download the file anew."
+    )]
     Text {
         /// The file.
         name: String,
@@ -80,7 +86,7 @@ pub enum LoadError {
     },
     /// The model needs a tensor that the file lacks. The file belongs to another model, or is incomplete.
     #[error(
-        "{file} lacks tensors that the model needs: {names}. The file belongs to another model or is incomplete; use the file that belongs to this config.json."
+        "The file {file} lacks tensors that the model needs: {names}. The file belongs to another model or is incomplete; use the file that belongs to this config.json."
     )]
     MissingTensor {
         /// The file.
@@ -90,7 +96,7 @@ pub enum LoadError {
     },
     /// The file holds tensors that the model does not use. The file belongs to another model.
     #[error(
-        "{file} holds tensors that this model does not use: {names}. The file belongs to another model; use the file that belongs to this config.json."
+        "The file {file} holds tensors that this model does not use: {names}. The file belongs to another model; use the file that belongs to this config.json."
     )]
     UnusedTensor {
         /// The file.
@@ -100,7 +106,7 @@ pub enum LoadError {
     },
     /// A tensor has another shape than the config says. Config and weights belong to different models.
     #[error(
-        "tensor {name} has shape {got:?}, and the config asks for {expected:?}. config.json and weights belong to different models."
+        "The tensor {name} has the shape {got:?}, and the config asks for {expected:?}. Weights and config.json belong to different models; use those of one model."
     )]
     ShapeMismatch {
         /// The tensor.
@@ -112,7 +118,7 @@ pub enum LoadError {
     },
     /// A tensor has a number format that is not supported. Convert the file to F16, BF16 or F32.
     #[error(
-        "tensor {name} is stored as {dtype}, which is not supported. Convert the file to F16, BF16 or F32."
+        "The tensor {name} is stored as {dtype}, which is not supported. Convert the file to F16, BF16 or F32."
     )]
     UnsupportedDtype {
         /// The tensor.
@@ -121,13 +127,13 @@ pub enum LoadError {
         dtype: String,
     },
     /// The browser's or the disk's storage failed. The message says how; running without storing still works.
-    #[error("storage failed: {why}")]
+    #[error("Storage failed: {why}. Free some memory or disk space, then load again.")]
     Storage {
         /// What the platform said.
         why: String,
     },
     /// The user cancelled. Nothing to do.
-    #[error("cancelled")]
+    #[error("The download was cancelled. Load again to start it anew.")]
     Cancelled,
 }
 

@@ -111,14 +111,14 @@ impl<E: Eager> StableDiffusionPipeline<E> {
         if options.prompt.trim().is_empty() {
             return Err(Error::invalid(
                 "prompt",
-                "must not be empty. Type what the picture should show.",
+                "must not be empty: type what the picture should show",
             ));
         }
         if !(1..=MAX_STEPS).contains(&options.num_inference_steps) {
             return Err(Error::invalid(
                 "steps",
                 format!(
-                    "must be a whole number from 1 to {MAX_STEPS}, and is {}.",
+                    "must be a whole number from 1 to {MAX_STEPS}, and is {}",
                     options.num_inference_steps
                 ),
             ));
@@ -126,7 +126,7 @@ impl<E: Eager> StableDiffusionPipeline<E> {
         if !(options.guidance_scale.is_finite() && options.guidance_scale >= 0.0) {
             return Err(Error::invalid(
                 "guidance-scale",
-                "must be a number that is not negative.",
+                "must be a number that is not negative",
             ));
         }
         let multiple = self.size_multiple();
@@ -135,7 +135,7 @@ impl<E: Eager> StableDiffusionPipeline<E> {
                 return Err(Error::invalid(
                     name,
                     format!(
-                        "must be a multiple of {multiple} from {multiple} to {MAX_SIDE_PX}, and is {side}."
+                        "must be a multiple of {multiple} from {multiple} to {MAX_SIDE_PX}, and is {side}"
                     ),
                 ));
             }

@@ -22,7 +22,7 @@ impl FetchFolder {
         } else {
             Err(Error::invalid(
                 "model",
-                format!("must be the address of a model's folder, and is {location:?}."),
+                format!("must be the address of a model's folder, and is {location:?}"),
             ))
         }
     }

@@ -45,13 +45,20 @@ pub fn wasm_memory_bytes() -> f64 {
     core::arch::wasm32::memory_size(0) as f64 * 65536.0
 }
 
+/// What this module can compute with: the one without WebGPU is much smaller.
+const ENGINES: &str = if cfg!(feature = "burn-wgpu") {
+    "cpu or webgpu"
+} else {
+    "cpu"
+};
+
 /// What [`Session::load`] is given.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct LoadOptions {
     /// Address of the model's folder, absolute, with a slash at its end.
     model: String,
-    /// `cpu` or `webgpu`.
+    /// One of [`ENGINES`].
     engine: String,
 }
 
@@ -97,7 +104,7 @@ fn whole(name: &str, value: f64) -> Result<u32> {
         Err(Error::invalid(
             name,
             format!(
-                "must be a whole number from 0 to {}, and is {value}.",
+                "must be a whole number from 0 to {}, and is {value}",
                 u32::MAX
             ),
         ))
@@ -223,7 +230,7 @@ impl Session {
             other => {
                 return Err(Error::invalid(
                     "engine",
-                    format!("must be cpu or webgpu, and is {other}."),
+                    format!("must be {ENGINES} in this module, and is {other:?}"),
                 ));
             }
         };
