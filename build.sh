@@ -22,8 +22,10 @@ GOLDEN_VENV=.tools/golden
 TARGET_DIR=${CARGO_TARGET_DIR:-target}
 WASM_BUILT=$TARGET_DIR/$RUST_TARGET/release/latent_canvas.wasm
 PKG_DIR=www/pkg
-# One feature set for every wasm build, so that burn is compiled once.
-WASM_FEATURES=burn-wgpu
+# www/pkg/NAME is the module built with FEATURES. The one without WebGPU is a fraction of the other's size.
+WASM_MODULES=(cpu=burn webgpu=burn-wgpu)
+WASM_OPT=(-Os --enable-simd --enable-bulk-memory --enable-nontrapping-float-to-int --enable-sign-ext
+  --enable-mutable-globals --enable-reference-types --enable-multivalue)
 export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 
 say() { printf '\n== %s\n' "$*"; }
@@ -133,29 +135,39 @@ print_sizes() {
   printf '%s: %d bytes, %d with gzip\n' "$file" "$(stat -c %s "$file")" "$(gzip -9 -c "$file" | wc -c)"
 }
 
-# www/pkg: the wasm module and its JavaScript, made again only when cargo made a new module.
+# www/pkg/NAME/: a wasm module and its JavaScript, made again only from another module or in another way.
+# `build_module NAME FEATURES`
+build_module() {
+  local name=$1 features=$2
+  timed "compiling the module $name" \
+    cargo build --release --target "$RUST_TARGET" -p latent-canvas --features "$features"
+  # By content: cargo writes every feature set to the same file, so its date says nothing.
+  local made_from
+  made_from=$(sha256sum <"$WASM_BUILT" | cut -d' ' -f1)
+  made_from="$made_from wasm-bindgen $WASM_BINDGEN_VERSION ${NPM_PACKAGES[0]} ${WASM_OPT[*]}"
+  local done_dir=$PKG_DIR/$name module=latent_canvas_bg.wasm
+  if [[ -f $done_dir/$module && $(cat "$done_dir/made-from.txt" 2>/dev/null || true) == "$made_from" ]]; then
+    print_sizes "$done_dir/$module"
+    return
+  fi
+  local staging=$TARGET_DIR/pkg-$name
+  rm -rf "$staging"
+  timed "wasm-bindgen for $name" wasm-bindgen --target web --out-dir "$staging" "$WASM_BUILT"
+  timed "wasm-opt for $name" tests/node_modules/.bin/wasm-opt "${WASM_OPT[@]}" "$staging/$module" -o "$staging/$module"
+  printf '%s\n' "$made_from" >"$staging/made-from.txt"
+  # In one move: an interrupted build leaves the former module whole.
+  mkdir -p "$PKG_DIR"
+  rm -rf "$done_dir"
+  mv "$staging" "$done_dir"
+  print_sizes "$done_dir/$module"
+}
+
 build_wasm() {
   need_rust_target
   need_wasm_bindgen
   need_npm_packages
-  timed "building the wasm module" \
-    cargo build --release --target "$RUST_TARGET" -p latent-canvas --features "$WASM_FEATURES"
-  local module=$PKG_DIR/latent_canvas_bg.wasm
-  if [[ -f $module && -f $PKG_DIR/latent_canvas.js && $module -nt $WASM_BUILT ]]; then
-    print_sizes "$module"
-    return
-  fi
-  local staging=$TARGET_DIR/pkg
-  rm -rf "$staging"
-  timed "wasm-bindgen" wasm-bindgen --target web --out-dir "$staging" "$WASM_BUILT"
-  timed "wasm-opt" tests/node_modules/.bin/wasm-opt -O \
-    --enable-simd --enable-bulk-memory --enable-nontrapping-float-to-int --enable-sign-ext \
-    --enable-mutable-globals --enable-reference-types --enable-multivalue \
-    "$staging/latent_canvas_bg.wasm" -o "$staging/latent_canvas_bg.wasm"
-  # In one move: an interrupted build leaves the former module whole.
-  rm -rf "$PKG_DIR"
-  mv "$staging" "$PKG_DIR"
-  print_sizes "$module"
+  local module
+  for module in "${WASM_MODULES[@]}"; do build_module "${module%%=*}" "${module#*=}"; done
 }
 
 # --- commands -----------------------------------------------------------------------------------
