@@ -1,4 +1,5 @@
 //! torch's CPU normals, bit for bit. The fixtures are made by `golden/seeds.py`.
+#![cfg(not(target_family = "wasm"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use latent_canvas::rng::TorchCpuGenerator;

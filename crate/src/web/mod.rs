@@ -38,13 +38,6 @@ pub fn set_panic_listener(listener: Function) {
     }));
 }
 
-/// Bytes of this module's linear memory.
-#[wasm_bindgen]
-#[must_use]
-pub fn wasm_memory_bytes() -> f64 {
-    core::arch::wasm32::memory_size(0) as f64 * 65536.0
-}
-
 /// What this module can compute with: the one without WebGPU is much smaller.
 const ENGINES: &str = if cfg!(feature = "burn-wgpu") {
     "cpu or webgpu"
@@ -195,9 +188,7 @@ impl Session {
                     "adapter": adapter,
                     "model": pipeline.name(),
                     "tokens": tokens_json(&generated.prompt_encoding),
-                    "milliseconds": observer.into_milliseconds(),
                     "weightBytes": pipeline.weight_bytes(),
-                    "wasmMemoryBytes": wasm_memory_bytes(),
                 });
                 Ok(result_object(
                     &generated,

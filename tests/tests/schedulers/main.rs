@@ -1,4 +1,5 @@
 //! The schedulers: against diffusers, against the faults that other programs had in theirs, and their configs.
+#![cfg(not(target_family = "wasm"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod config;
