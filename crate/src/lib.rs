@@ -7,6 +7,7 @@ pub mod config;
 pub mod engine;
 pub mod error;
 pub mod image;
+pub mod kernels;
 pub mod models;
 pub mod observer;
 pub mod pipeline;
