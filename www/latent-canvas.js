@@ -170,7 +170,7 @@ export class LatentCanvas extends Base {
     if (this.#calls.size === 0) this.#enter('idle');
   }
 
-  /** @returns {Promise<{count: number, limit: number, truncatedText: string|null}|null>} null while no model is loaded */
+  /** Tokens without the start and end that the model adds. @returns {Promise<{count: number, limit: number, truncatedText: string|null}|null>} null while no model is loaded */
   async countTokens(text) {
     return this.#held ? this.#held.engine.countTokens(text) : null;
   }

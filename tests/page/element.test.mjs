@@ -20,7 +20,7 @@ test('a prompt becomes a picture: events, pixels, PNG, label, state', async () =
   assert.equal(ended.errors.length, 0);
   assert.equal(ended.images.length, 1);
   const [image] = ended.images;
-  assert.deepEqual([image.seed, image.width, image.height, image.tokens.count], [5, 96, 64, 4]);
+  assert.deepEqual([image.seed, image.width, image.height, image.tokens.count], [5, 96, 64, 2]);
   assert.deepEqual([image.report.engine, image.report.requestedEngine, image.report.adapter], ['fake-cpu', 'auto', null]);
   assert.match(image.report.engineNote, /software.*CPU engine/);
   for (const stage of ['engine', 'download', 'prepare', 'encode', 'denoise', 'decode']) assert.ok(ended.stages.includes(stage), stage);
@@ -181,7 +181,7 @@ test('unknown options are refused, tokens are counted, download() names the file
   assert.equal(await page.evaluate(() => document.querySelector('latent-canvas').countTokens('a b')), null);
   await callElement(page, { args: { prompt: 'x', steps: 1, seed: 77 } });
   const tokens = await page.evaluate(() => document.querySelector('latent-canvas').countTokens('a b'));
-  assert.deepEqual(tokens, { count: 4, limit: 77, truncatedText: null });
+  assert.deepEqual(tokens, { count: 2, limit: 75, truncatedText: null });
   const waiting = page.waitForEvent('download');
   await page.evaluate(() => document.querySelector('latent-canvas').download());
   assert.equal((await waiting).suggestedFilename(), 'latent-canvas-77.png');

@@ -21,7 +21,7 @@ test('an example, a click, a picture: and it can be saved', async () => {
   await page.getByText('Done in').waitFor();
   await page.getByRole('img', { name: 'Image generated from the prompt: blue heart' }).waitFor();
   assert.match(await page.textContent('#facts'), /128 × 128 · CPU engine/);
-  assert.equal(await page.textContent('#tokens'), '4 of 77 tokens');
+  assert.equal(await page.textContent('#tokens'), '2 of 75 tokens');
   const waiting = page.waitForEvent('download');
   await page.getByRole('button', { name: 'Save as PNG' }).click();
   assert.match((await waiting).suggestedFilename(), /^latent-canvas-\d+\.png$/);
@@ -108,7 +108,7 @@ test('a prompt that is too long shows what was cut', async () => {
   await page.click('#generate');
   await page.locator('#cut', { hasText: '“lost words”' }).waitFor();
   await page.fill('#prompt', 'short');
-  await page.getByText('3 of 77 tokens').waitFor();
+  await page.getByText('1 of 75 tokens').waitFor();
   assert.equal(await page.isVisible('#cut'), false);
 });
 

@@ -102,7 +102,7 @@ export class Session {
 
   count_tokens(text) {
     const words = text.split(/\s+/).filter(Boolean);
-    return { count: words.length + 2, limit: 77, truncatedText: words.length > 75 ? words.slice(75).join(' ') : null };
+    return { count: words.length, limit: 75, truncatedText: words.length > 75 ? words.slice(75).join(' ') : null };
   }
 
   async generate(options, onEvent) {
