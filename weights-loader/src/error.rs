@@ -66,7 +66,7 @@ pub enum LoadError {
     },
     /// The file is no safetensors file, or its header breaks the format's rules.
     #[error(
-        "The file {name} is not a usable safetensors file: {why}. Check the model's address, or download or convert the file anew."
+        "The file {name} is not a usable safetensors file: {why}. The model's original file must be at this address."
     )]
     Header {
         /// The file.
@@ -76,7 +76,7 @@ pub enum LoadError {
     },
     /// A text file of the model (JSON, merges) cannot be read.
     #[error(
-        "The file {name} cannot be used: {why}. Check the model's address, or download the file anew."
+        "The file {name} cannot be used: {why}. The model's original file must be at this address."
     )]
     Text {
         /// The file.
