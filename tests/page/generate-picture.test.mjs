@@ -16,7 +16,7 @@ after(() => rmSync(dir, { recursive: true }));
 
 function draw(name, ...args) {
   const file = (ending) => join(dir, `${name}.${ending}`);
-  const common = ['--prompt', 'a frog', '--seed', '7', '--steps', '2', '--width', '96', '--height', '64', '--engine', 'cpu'];
+  const common = ['--prompt', 'a frog', '--seed', '7', '--steps', '2', '--guidance-scale', '2', '--width', '96', '--height', '64', '--engine', 'cpu'];
   const outputs = ['--out', file('png'), '--report', file('json'), '--save-latents', file('npy')];
   const run = spawnSync(process.execPath, [COMMAND, ...common, ...outputs, ...args], { encoding: 'utf8' });
   assert.equal(run.status, 0, run.stderr);

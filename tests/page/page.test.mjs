@@ -20,7 +20,7 @@ test('an example, a click, a picture: and it can be saved', async () => {
   await page.getByRole('button', { name: 'Generate' }).click();
   await page.getByText('Done in').waitFor();
   await page.getByRole('img', { name: 'Image generated from the prompt: blue heart' }).waitFor();
-  assert.match(await page.textContent('#facts'), /128 × 128 · CPU engine/);
+  assert.match(await page.textContent('#facts'), /128 × 128 · CPU\sengine/);
   assert.equal(await page.textContent('#tokens'), '2 of 75 tokens');
   const waiting = page.waitForEvent('download');
   await page.getByRole('button', { name: 'Save as PNG' }).click();
