@@ -1,5 +1,8 @@
 //! The only exports to JavaScript. One [`Session`] is a model on an engine; it lives in a dedicated worker.
 
+// wasm-bindgen wants its exports public, in a module that no Rust code is to use.
+#![allow(unreachable_pub)]
+
 mod error;
 mod fetch_folder;
 mod observer;
