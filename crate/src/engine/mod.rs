@@ -7,6 +7,7 @@
 pub mod burn;
 #[cfg(feature = "burn-wgpu")]
 pub mod burn_wgpu;
+pub mod plan;
 
 use weights_loader::TensorInfo;
 

@@ -1,0 +1,6 @@
+//! The plan engine without a GPU: recordings, kernel calls, places, memory.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg(not(target_family = "wasm"))]
+
+mod networks;
+mod recording;
