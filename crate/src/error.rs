@@ -75,6 +75,16 @@ pub enum Error {
         /// What is missing or not supported, without a full stop.
         why: String,
     },
+    /// The plan for a network is wrong: a bug of this program. Please report it; the CPU engine plans nothing.
+    #[error(
+        "The plan for the {network} is wrong: {why}. This is a bug: please report it, and choose engine=\"cpu\" meanwhile."
+    )]
+    Plan {
+        /// The network: `text_encoder`, `unet`, `vae_decoder`.
+        network: String,
+        /// The call and what is wrong with it.
+        why: String,
+    },
     /// The user cancelled. Nothing to do.
     #[error("The picture was cancelled. Generate again to start anew.")]
     Cancelled,
@@ -93,6 +103,7 @@ impl Error {
             Self::NotFinite { .. } => "not-finite",
             Self::InvalidArgument { .. } => "invalid-argument",
             Self::Config { .. } => "config",
+            Self::Plan { .. } => "plan",
             Self::Cancelled => "cancelled",
         }
     }

@@ -1,0 +1,93 @@
+//! What the lowering may do. Each fusion can be switched off, to measure what it brings.
+
+use crate::kernels::Precision;
+
+/// The choices of a lowering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LowerOptions {
+    /// How activations are stored. Network inputs and outputs, the time embedding, and values with an odd number of channels are
+    /// float32 in any case.
+    pub activations: Precision,
+    /// Which operations share a kernel.
+    pub fusions: Fusions,
+    /// Whether a kernel may write over an operand that nobody reads afterwards.
+    pub in_place: bool,
+    /// Whether keys and values of the text are computed once a picture instead of at each step.
+    pub hoist_text: bool,
+    /// With a number of steps: whether the time embeddings of all steps are computed once a picture.
+    pub hoist_schedule: Option<usize>,
+    /// Whether long sums with few outputs are cut into slices that run side by side.
+    pub split_k: bool,
+    /// How attention is computed.
+    pub attention: AttentionChoice,
+    /// Most bytes of scores that the sliced form may hold.
+    pub score_bytes: u64,
+}
+
+/// Which form of attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttentionChoice {
+    /// Flash where a head fits workgroup memory (`head_dim` up to 160), sliced elsewhere.
+    Auto,
+    /// Sliced everywhere.
+    Sliced,
+}
+
+/// Which operations share a kernel with the one before or after them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fusions {
+    /// Residual sums into the matrix product or convolution before them.
+    pub residual: bool,
+    /// SiLU, GELU and quick GELU into the linear layer before them.
+    pub activation: bool,
+    /// SiLU into the group norm before it.
+    pub group_norm_silu: bool,
+    /// GEGLU into the linear layer before it: its doubled output is never stored.
+    pub geglu: bool,
+    /// The time embedding's sum into the convolution before it.
+    pub channel_add: bool,
+    /// Concatenations into the group norms and linear layers that read them.
+    pub concat: bool,
+    /// Upsampling into the convolution that reads it.
+    pub upsample: bool,
+}
+
+impl Fusions {
+    /// All of them.
+    pub const ALL: Self = Self {
+        residual: true,
+        activation: true,
+        group_norm_silu: true,
+        geglu: true,
+        channel_add: true,
+        concat: true,
+        upsample: true,
+    };
+    /// None of them.
+    pub const NONE: Self = Self {
+        residual: false,
+        activation: false,
+        group_norm_silu: false,
+        geglu: false,
+        channel_add: false,
+        concat: false,
+        upsample: false,
+    };
+}
+
+impl LowerOptions {
+    /// Everything on, for activations of `precision`; the schedule is not hoisted, as its length is not known.
+    #[must_use]
+    pub const fn new(precision: Precision) -> Self {
+        Self {
+            activations: precision,
+            fusions: Fusions::ALL,
+            in_place: true,
+            hoist_text: true,
+            hoist_schedule: None,
+            split_k: true,
+            attention: AttentionChoice::Auto,
+            score_bytes: 16 << 20,
+        }
+    }
+}
