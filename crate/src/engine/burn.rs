@@ -124,7 +124,7 @@ impl Engine for BurnEngine {
         x.clone()
             + self
                 .matrix(table)
-                .slice([0..tokens])
+                .narrow(0, 0, tokens)
                 .reshape([1, 1, tokens, channels])
     }
 
