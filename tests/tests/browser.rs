@@ -1,5 +1,6 @@
 //! The networks in a real browser, run by wasm-pack: burn-flex and burn-wgpu against diffusers.
 #![cfg(all(target_family = "wasm", feature = "burn-wgpu"))]
+#![allow(clippy::expect_used)]
 
 use latent_canvas::engine::{Eager, burn::BurnEngine, burn_wgpu};
 use latent_canvas_tests::{
