@@ -7,6 +7,7 @@ const sizes = new WeakMap();
 const devices = new Set();
 let live = 0;
 let peak = 0;
+let adapterInfo = null;
 
 function forget(buffer) {
   const size = sizes.get(buffer);
@@ -39,6 +40,7 @@ export function countGpuBytes() {
   wrap(GPUAdapter.prototype, 'requestDevice', async function (original, args) {
     const device = await original.apply(this, args);
     devices.add(device);
+    adapterInfo = this.info;
     device.lost.then(() => devices.delete(device));
     return device;
   });
@@ -47,6 +49,11 @@ export function countGpuBytes() {
 /** @returns {{live: number, peak: number}} bytes now, and the most there ever were */
 export function gpuBytes() {
   return { live, peak };
+}
+
+/** @returns {GPUAdapterInfo|null} of the adapter that gave the last device */
+export function usedAdapterInfo() {
+  return adapterInfo;
 }
 
 /** Destroys every device of this realm and with it every buffer: the memory is free when this returns. */

@@ -24,7 +24,8 @@ function absent(code, message) {
   return { available: false, software: false, adapter: null, error: new LatentError(code, `${message} ${ASK_FOR_CPU}`) };
 }
 
-function adapterName(info) {
+/** @param {GPUAdapterInfo} [info] browsers leave most of it empty */
+export function adapterName(info) {
   const words = [info?.vendor, info?.architecture, info?.device, info?.description].filter(Boolean);
   return words.length > 0 ? [...new Set(words)].join(' ') : 'unnamed adapter';
 }

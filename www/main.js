@@ -88,7 +88,7 @@ function showState() {
 
 /** Only an engine on WebGPU has an adapter. */
 function engineWords({ adapter }) {
-  return adapter === null ? 'CPU\u00a0engine' : `WebGPU on ${adapter || 'an unnamed adapter'}`;
+  return adapter === null ? 'CPU\u00a0engine' : `WebGPU on ${adapter}`;
 }
 
 function showImage({ detail: { seed, width, height, tokens, report } }) {

@@ -6,7 +6,8 @@
  * Out: {type: "ready"}, {type: "start-failed", message}, {type: "panic", message}, {type: "event", id, event},
  *      {type: "done", id, value}, {type: "failed", id, error: {code, message}}.
  */
-import { countGpuBytes, destroyDevices, gpuBytes } from './gpu-bytes.js';
+import { countGpuBytes, destroyDevices, gpuBytes, usedAdapterInfo } from './gpu-bytes.js';
+import { adapterName } from './gpu-probe.js';
 import { Stopwatch } from './stopwatch.js';
 import { fetchWasm } from './wasm-fetch.js';
 
@@ -76,14 +77,20 @@ async function load({ id, model }) {
   const watch = new Stopwatch();
   session = await Session.load({ model, engine: kind }, progressSender(id, watch));
   loadReport = watch.stop();
-  return session.info;
+  return info();
+}
+
+/** What the model says of itself; the adapter by the name that the browser gives it, which the module may not know. */
+function info() {
+  const told = session.info;
+  return { ...told, adapter: told.adapter === null ? null : told.adapter || adapterName(usedAdapterInfo()) };
 }
 
 async function generate({ id, options }) {
   const watch = new Stopwatch();
   running = id;
   try {
-    const { engine, adapter, defaultWidth, defaultHeight } = session.info;
+    const { engine, adapter, defaultWidth, defaultHeight } = info();
     const size = { width: options.width ?? defaultWidth, height: options.height ?? defaultHeight };
     const result = await session.generate({ ...options, ...size }, progressSender(id, watch));
     const { download, prepare, total: load } = loadReport;

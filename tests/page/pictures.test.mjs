@@ -68,6 +68,7 @@ async function check(page, image, engine, where) {
   const seconds = (report.milliseconds.total / 1000).toFixed(1);
   table.push([engine.padEnd(7), where.padEnd(13), psnr.toFixed(1).padStart(7), String(largest).padStart(8), seconds.padStart(8), ` ${image.name}`].join(' '));
   assert.deepEqual([report.engine, report.requestedEngine], [ENGINE_NAMES[engine], engine]);
+  assert.match(String(report.adapter), engine === 'webgpu' ? /swiftshader/ : /^null$/);
   assert.ok(psnr >= LEAST_PSNR_DB, `${psnr} dB`);
 }
 
