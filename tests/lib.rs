@@ -7,6 +7,10 @@
 )]
 
 pub mod fixture;
+#[cfg(all(feature = "plan", not(target_family = "wasm")))]
+pub mod gpu;
+#[cfg(all(feature = "plan", not(target_family = "wasm")))]
+pub mod kernel_case;
 #[cfg(feature = "burn")]
 pub mod modules;
 pub mod tiny;

@@ -17,12 +17,23 @@
 //! Weights are in buffers of their own and bound `read`. A kernel in place has one binding for both roles, so it has one operand less.
 
 pub mod args;
+mod attention;
+mod conv2d;
+mod elementwise;
+mod embedding;
+mod gemm;
+mod group_norm;
+mod launch;
+mod layer_norm;
 mod limits;
+pub mod reference;
+mod template;
 
 pub use args::{
     Activation, AttentionArgs, AttentionForm, ChannelRows, Conv2dArgs, ElementwiseArgs,
     ElementwiseOp, EmbeddingArgs, GemmArgs, GroupNormArgs, LayerNormArgs, Residual,
 };
+pub use launch::{Tile, Tuning};
 pub use limits::Limits;
 
 /// How an activation is stored in the arena.

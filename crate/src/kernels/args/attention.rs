@@ -43,11 +43,11 @@ pub struct AttentionArgs {
 }
 
 impl AttentionArgs {
-    /// Float32 scores `[rows, keys]` of one slice; nothing for the flash form.
+    /// Float32 scores `[rows, keys]` of one slice, `keys` rounded up to a multiple of 4; nothing for the flash form.
     #[must_use]
     pub const fn scratch_bytes(&self) -> u64 {
         match self.form {
-            AttentionForm::Sliced { rows } => 4 * (rows * self.keys) as u64,
+            AttentionForm::Sliced { rows } => 4 * (rows * self.keys.next_multiple_of(4)) as u64,
             AttentionForm::Flash => 0,
         }
     }

@@ -1,0 +1,239 @@
+//! Launches of attention: sliced (scores, softmax, values for each head and slice of queries) or flash.
+
+use super::{
+    AttentionArgs, AttentionForm, Launch, Limits, Precision, Role,
+    gemm::{PRECISION, TILE},
+    launch::{
+        Builder, IN, OUT, Tuning, fold_groups, left_names, out_unit, reduce_names, tile_names,
+        unit, word,
+    },
+};
+use crate::{Error, Result};
+
+const REDUCE: &str = include_str!("reduce.wgsl");
+const SCORES: &str = include_str!("attention_scores.wgsl");
+const SOFTMAX: &str = include_str!("attention_softmax.wgsl");
+const VALUES: &str = include_str!("attention_values.wgsl");
+const FLASH: &str = include_str!("attention_flash.wgsl");
+
+/// Threads of a row's softmax.
+const SOFTMAX_THREADS: usize = 64;
+
+impl AttentionArgs {
+    /// Whether the flash form can take heads of this size: whole quads, and keys enough in workgroup memory.
+    #[must_use]
+    pub const fn flash_takes(head_dim: usize) -> bool {
+        head_dim >= 4 && head_dim <= 160 && head_dim.is_multiple_of(4)
+    }
+}
+
+pub(super) fn launches(
+    args: &AttentionArgs,
+    limits: &Limits,
+    tuning: Tuning,
+) -> Result<Vec<Launch>> {
+    match args.form {
+        AttentionForm::Sliced { rows } => {
+            if args.precision == Precision::F16 && !args.head_dim.is_multiple_of(2) {
+                return Err(Error::invalid(
+                    "head_dim",
+                    "must be even where activations are float16",
+                ));
+            }
+            Ok(sliced(args, rows.clamp(1, args.queries), limits, tuning))
+        }
+        AttentionForm::Flash => {
+            if !AttentionArgs::flash_takes(args.head_dim) {
+                return Err(Error::invalid(
+                    "head_dim",
+                    "must be a multiple of 4 and at most 160 for attention without a score matrix",
+                ));
+            }
+            Ok(vec![flash(args)])
+        }
+    }
+}
+
+fn sliced(args: &AttentionArgs, rows: usize, limits: &Limits, tuning: Tuning) -> Vec<Launch> {
+    let mut list = Vec::new();
+    for picture in 0..args.batch {
+        for head in 0..args.num_heads {
+            for first in (0..args.queries).step_by(rows) {
+                let slice = Slice {
+                    picture,
+                    head,
+                    first,
+                    rows: rows.min(args.queries - first),
+                };
+                list.push(scores(args, &slice, tuning));
+                list.push(softmax(args, &slice, limits));
+                list.push(values(args, &slice, tuning));
+            }
+        }
+    }
+    list
+}
+
+/// Some queries of one head of one picture.
+struct Slice {
+    picture: usize,
+    head: usize,
+    first: usize,
+    rows: usize,
+}
+
+impl Slice {
+    /// Places of the first query and of the first key in their tensors, in values.
+    fn places(&self, args: &AttentionArgs) -> [usize; 2] {
+        let channels = args.num_heads * args.head_dim;
+        let head = self.head * args.head_dim;
+        [
+            (self.picture * args.queries + self.first) * channels + head,
+            self.picture * args.keys * channels + head,
+        ]
+    }
+}
+
+fn scores(args: &AttentionArgs, slice: &Slice, tuning: Tuning) -> Launch {
+    let unit = unit(&[args.head_dim]);
+    let tile = tuning.tile(slice.rows, args.keys);
+    let builder = left_names(Builder::new(&args.operands()), args.precision, unit);
+    let (role, name) = if args.in_place {
+        (Role::Output, "queries")
+    } else {
+        (Role::Query, "query")
+    };
+    let builder = tile_names(builder, tile)
+        .bind(role, "HAS_QUERY", "B_QUERY")
+        .bind(Role::Key, "KEY", "B_KEY")
+        .bind(Role::Scratch, "SCRATCH", "B_SCRATCH")
+        .set("QUERY", name);
+    let [query_at, key_at] = slice.places(args);
+    builder.launch(
+        "attention.scores",
+        "attention_scores",
+        &[PRECISION, SCORES, TILE],
+        &[
+            word(slice.rows),
+            word(args.keys),
+            word(args.head_dim / unit),
+            word(args.num_heads * args.head_dim / unit),
+            word(query_at / unit),
+            word(key_at / unit),
+            word(args.keys.div_ceil(4)),
+            scale(args).to_bits(),
+        ],
+        [
+            word(args.keys.div_ceil(tile.side())),
+            word(slice.rows.div_ceil(tile.side())),
+            1,
+        ],
+    )
+}
+
+fn softmax(args: &AttentionArgs, slice: &Slice, limits: &Limits) -> Launch {
+    reduce_names(Builder::new(&args.operands()), SOFTMAX_THREADS, 4)
+        .set("MAXIMUM", true)
+        .set("CAUSAL", args.causal)
+        .bind(Role::Scratch, "SCRATCH", "B_SCRATCH")
+        .launch(
+            "attention.softmax",
+            "attention_softmax",
+            &[REDUCE, SOFTMAX],
+            &[slice.rows, args.keys, args.keys.div_ceil(4), slice.first].map(word),
+            fold_groups(slice.rows, limits),
+        )
+}
+
+fn values(args: &AttentionArgs, slice: &Slice, tuning: Tuning) -> Launch {
+    let unit = unit(&[args.head_dim]);
+    let tile = tuning.tile(slice.rows, args.head_dim);
+    let halves = args.precision == Precision::F16;
+    let builder = tile_names(Builder::new(&args.operands()), tile)
+        .stored(OUT, args.precision, unit)
+        .set(out_unit(unit), true)
+        .set("PIECES", 4 / unit)
+        .set("HALVES", halves)
+        .bind(Role::Value, "HAS_VALUE", "B_VALUE")
+        .bind(Role::Scratch, "SCRATCH", "B_SCRATCH")
+        .bind(Role::Output, "OUTPUT", "B_OUTPUT")
+        .set("VALUE", if halves { "u32" } else { "f32" });
+    let [output_at, value_at] = slice.places(args);
+    builder.launch(
+        "attention.values",
+        "attention_values",
+        &[PRECISION, VALUES, TILE],
+        &[
+            slice.rows,
+            args.head_dim,
+            args.keys,
+            args.num_heads * args.head_dim,
+            value_at,
+            output_at,
+            args.keys.div_ceil(4),
+        ]
+        .map(word),
+        [
+            word(args.head_dim.div_ceil(tile.side())),
+            word(slice.rows.div_ceil(tile.side())),
+            1,
+        ],
+    )
+}
+
+fn flash(args: &AttentionArgs) -> Launch {
+    let quads = args.head_dim / 4;
+    // about sixteen quads of queries and as many of outputs fit a thread's registers
+    let team = match quads {
+        0..=16 => 1,
+        17..=32 => 2,
+        _ => 4,
+    };
+    let part = quads.div_ceil(team);
+    let stride = part * team;
+    // 16 KiB hold keys, values and, for a team, 4 KiB of parts of scores
+    let keys = match stride {
+        0..=12 => 32,
+        13..=20 => 16,
+        21..=23 => 16,
+        _ => 8,
+    };
+    let queries = 64 / team;
+    let builder = Builder::new(&args.operands())
+        .stored(IN, args.precision, 4)
+        .set("QUADS", quads)
+        .set("PART", part)
+        .set("TEAM", team)
+        .set("TEAMWORK", team > 1)
+        .set("STRIDE", stride)
+        .set("KEYS", keys)
+        .set("TILE", keys * stride)
+        .set("CAUSAL", args.causal)
+        .set("FIRST", if args.in_place { "output" } else { "query" })
+        .bind(Role::Query, "QUERY", "B_QUERY")
+        .bind(Role::Key, "KEY", "B_KEY")
+        .bind(Role::Value, "VALUE", "B_VALUE")
+        .bind(Role::Output, "OUTPUT", "B_OUTPUT");
+    builder.launch(
+        "attention.flash",
+        "attention_flash",
+        &[PRECISION, FLASH],
+        &[
+            word(args.queries),
+            word(args.keys),
+            word(args.num_heads),
+            word(args.num_heads * quads),
+            word(args.queries.div_ceil(queries)),
+            (scale(args) * std::f32::consts::LOG2_E).to_bits(),
+        ],
+        [
+            word(args.queries.div_ceil(queries)),
+            word(args.num_heads),
+            word(args.batch),
+        ],
+    )
+}
+
+fn scale(args: &AttentionArgs) -> f32 {
+    (1.0 / (args.head_dim as f64).sqrt()) as f32
+}

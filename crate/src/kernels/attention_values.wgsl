@@ -1,0 +1,66 @@
+// output[query][channel] = sum over keys of scores[query][key] value[key][channel], of one head and some of its queries.
+struct Params {
+  m: u32,          // queries of this slice
+  n: u32,          // head_dim
+  keys: u32,
+  channels: u32,   // of all heads
+  value_at: u32,   // first key of this head, in values
+  output_at: u32,  // first query of this slice and head, in values
+  pitch: u32,      // vec4 of a row of scores
+}
+@group(0) @binding($B_VALUE) var<storage, read_write> value: array<$VALUE>;        // [batch, keys, channels]
+@group(0) @binding($B_SCRATCH) var<storage, read_write> scores: array<vec4<f32>>;  // [m, pitch]
+@group(0) @binding($B_OUTPUT) var<storage, read_write> output: array<$OUT>;        // [batch, queries, channels]
+@group(0) @binding($B_PARAMS) var<uniform> params: Params;
+
+struct Row { ok: bool, at: u32 }
+struct Column { ok: bool, at: u32 }
+struct K { quad: u32 }
+
+fn begin_row(row: u32) -> Row { return Row(row < params.m, row * params.pitch); }
+fn begin_column(column: u32) -> Column { return Column(column < params.n, params.value_at + column); }
+fn begin_k(slice: u32, quad: u32) -> K { return K(quad); }
+fn next_k(k: K) -> K { return K(k.quad + 4u); }
+fn stages(slice: u32) -> u32 { return (params.pitch + 3u) / 4u; }
+fn a4(row: Row, k: K) -> vec4<f32> {
+  let ok = row.ok & (k.quad < params.pitch);
+  return select(vec4<f32>(), scores[select(0u, row.at + k.quad, ok)], ok);
+}
+fn one(at: u32, ok: bool) -> f32 {
+  let origin = select(0u, at, ok);
+//! if HALVES
+  let pair = from_f16x2(value[origin / 2u]);
+  return select(0.0, select(pair.x, pair.y, origin % 2u == 1u), ok);
+//! else
+  return select(0.0, value[origin], ok);
+//! end
+}
+fn b4(column: Column, k: K) -> vec4<f32> {
+  let key = k.quad * 4u;
+  let at = column.at + key * params.channels;
+  return vec4<f32>(
+    one(at, column.ok & (key < params.keys)),
+    one(at + params.channels, column.ok & (key + 1u < params.keys)),
+    one(at + 2u * params.channels, column.ok & (key + 2u < params.keys)),
+    one(at + 3u * params.channels, column.ok & (key + 3u < params.keys)),
+  );
+}
+//! if UNIT1
+fn part(x: vec4<f32>, at: u32) -> f32 { return x[at]; }
+//! end
+//! if UNIT2
+fn part(x: vec4<f32>, at: u32) -> vec2<f32> { return select(x.zw, x.xy, at == 0u); }
+//! end
+//! if UNIT4
+fn part(x: vec4<f32>, at: u32) -> vec4<f32> { return x; }
+//! end
+fn finish(row: u32, quad: u32, sum: vec4<f32>, slice: u32) {
+//! each i PIECES
+  {
+    let column = quad * 4u + ${i}u * ${UNIT}u;
+    if (row < params.m && column < params.n) {
+      output[(params.output_at + row * params.channels + column) / ${UNIT}u] = to_${OUT_NAME}(part(sum, ${i}u));
+    }
+  }
+//! end
+}

@@ -1,0 +1,140 @@
+use latent_canvas::kernels::{ChannelRows, Conv2dArgs, Kernel, Precision, Residual};
+use latent_canvas_tests::kernel_case::Case;
+
+use super::{PRECISIONS, check_tiles, tolerance};
+
+const PLAIN: Conv2dArgs = Conv2dArgs {
+    batch: 2,
+    height: 7,
+    width: 5,
+    channels_in: 20,
+    channels_out: 36,
+    kernel: 3,
+    stride: 1,
+    padding_before: 1,
+    padding_after: 1,
+    upsample: None,
+    channel_add: None,
+    residual: Residual::None,
+    k_slices: 1,
+    input: Precision::F32,
+    output: Precision::F32,
+};
+
+fn check(args: Conv2dArgs) {
+    for precision in PRECISIONS {
+        let args = Conv2dArgs {
+            input: precision,
+            output: precision,
+            ..args
+        };
+        check_tiles(Kernel::Conv2d(args), 1.0, tolerance(precision));
+    }
+}
+
+#[test]
+fn channels() {
+    for (channels_in, channels_out) in [(16, 12), (20, 36), (32, 64), (44, 70), (64, 10)] {
+        check(Conv2dArgs {
+            channels_in,
+            channels_out,
+            ..PLAIN
+        });
+    }
+}
+
+#[test]
+fn strides_and_padding() {
+    for (stride, padding_before, padding_after) in [(2, 1, 1), (2, 0, 1), (1, 0, 0), (1, 0, 1)] {
+        check(Conv2dArgs {
+            stride,
+            padding_before,
+            padding_after,
+            ..PLAIN
+        });
+        check(Conv2dArgs {
+            stride,
+            padding_before,
+            padding_after,
+            channels_in: 4,
+            ..PLAIN
+        });
+    }
+}
+
+#[test]
+fn upsampling_is_folded_in() {
+    for upsample in [[14, 10], [13, 9], [14, 9]] {
+        check(Conv2dArgs {
+            upsample: Some(upsample),
+            ..PLAIN
+        });
+        check(Conv2dArgs {
+            upsample: Some(upsample),
+            channels_in: 6,
+            ..PLAIN
+        });
+    }
+}
+
+#[test]
+fn epilogues() {
+    for rows in [
+        ChannelRows::One,
+        ChannelRows::PerPicture,
+        ChannelRows::Step { steps: 4 },
+    ] {
+        for residual in [Residual::None, Residual::Separate, Residual::InPlace] {
+            check(Conv2dArgs {
+                channel_add: Some(rows),
+                residual,
+                ..PLAIN
+            });
+        }
+    }
+}
+
+#[test]
+fn split_k() {
+    for k_slices in [2, 5, 8] {
+        check(Conv2dArgs {
+            k_slices,
+            channel_add: Some(ChannelRows::PerPicture),
+            residual: Residual::Separate,
+            ..PLAIN
+        });
+    }
+}
+
+#[test]
+fn few_channels_go_without_a_tile() {
+    for (channels_in, channels_out) in [(4, 32), (4, 4), (32, 4), (36, 6), (6, 8), (2, 2)] {
+        let args = Conv2dArgs {
+            channels_in,
+            channels_out,
+            channel_add: Some(ChannelRows::PerPicture),
+            residual: Residual::Separate,
+            ..PLAIN
+        };
+        check(args);
+        let launches = Kernel::Conv2d(args).launches(&Default::default(), Default::default());
+        assert_eq!(launches.unwrap()[0].label, "conv2d.direct");
+    }
+}
+
+#[test]
+fn odd_channels() {
+    for (channels_in, channels_out) in [(3, 5), (1, 1), (33, 17), (32, 3), (5, 32)] {
+        let args = Conv2dArgs {
+            channels_in,
+            channels_out,
+            ..PLAIN
+        };
+        check_tiles(Kernel::Conv2d(args), 1.0, 1e-5);
+    }
+}
+
+#[test]
+fn outliers() {
+    Case::new(Kernel::Conv2d(PLAIN), 1e4).check(1e-5);
+}
