@@ -32,20 +32,25 @@ fn check_forms(args: AttentionArgs, outlier: f32, tolerance: f64) {
     }
 }
 
+/// One, two and four threads a query; 68 and 72 do not divide evenly over two.
 #[test]
 fn head_sizes() {
-    for precision in PRECISIONS {
-        for head_dim in [8, 40, 64, 68, 72, 80, 128, 160] {
-            check_forms(
-                AttentionArgs {
-                    head_dim,
-                    precision,
-                    ..PLAIN
-                },
-                1.0,
-                tolerance(precision),
-            );
-        }
+    for (head_dim, precision) in [
+        (8, Precision::F32),
+        (40, Precision::F32),
+        (64, Precision::F32),
+        (68, Precision::F32),
+        (72, Precision::F16),
+        (80, Precision::F16),
+        (160, Precision::F16),
+        (160, Precision::F32),
+    ] {
+        let args = AttentionArgs {
+            head_dim,
+            precision,
+            ..PLAIN
+        };
+        check_forms(args, 1.0, tolerance(precision));
     }
 }
 

@@ -34,7 +34,7 @@ fn check(args: Conv2dArgs) {
 
 #[test]
 fn channels() {
-    for (channels_in, channels_out) in [(16, 12), (20, 36), (32, 64), (44, 70), (64, 10)] {
+    for (channels_in, channels_out) in [(16, 12), (20, 36), (32, 64), (44, 70)] {
         check(Conv2dArgs {
             channels_in,
             channels_out,
@@ -79,18 +79,16 @@ fn upsampling_is_folded_in() {
 
 #[test]
 fn epilogues() {
-    for rows in [
-        ChannelRows::One,
-        ChannelRows::PerPicture,
-        ChannelRows::Step { steps: 4 },
+    for (rows, residual) in [
+        (ChannelRows::One, Residual::None),
+        (ChannelRows::PerPicture, Residual::Separate),
+        (ChannelRows::Step { steps: 4 }, Residual::InPlace),
     ] {
-        for residual in [Residual::None, Residual::Separate, Residual::InPlace] {
-            check(Conv2dArgs {
-                channel_add: Some(rows),
-                residual,
-                ..PLAIN
-            });
-        }
+        check(Conv2dArgs {
+            channel_add: Some(rows),
+            residual,
+            ..PLAIN
+        });
     }
 }
 

@@ -71,26 +71,24 @@ fn outliers() {
 #[test]
 fn epilogues() {
     for precision in PRECISIONS {
-        for activation in [Activation::Silu, Activation::Gelu, Activation::QuickGelu] {
-            for residual in [Residual::None, Residual::Separate, Residual::InPlace] {
-                let args = GemmArgs {
-                    m: 33,
-                    n: 38,
-                    k: 24,
-                    activation,
-                    residual,
-                    input: precision,
-                    output: precision,
-                    ..PLAIN
-                };
-                Case::new(Kernel::Gemm(args), 1.0).check(tolerance(precision));
-                let args = GemmArgs {
-                    bias: false,
-                    n: 36,
-                    ..args
-                };
-                Case::new(Kernel::Gemm(args), 1.0).check(tolerance(precision));
-            }
+        for (n, bias, activation, residual) in [
+            (38, true, Activation::Silu, Residual::Separate),
+            (36, true, Activation::Gelu, Residual::InPlace),
+            (36, false, Activation::QuickGelu, Residual::None),
+            (38, false, Activation::None, Residual::InPlace),
+        ] {
+            let args = GemmArgs {
+                m: 33,
+                n,
+                k: 24,
+                bias,
+                activation,
+                residual,
+                input: precision,
+                output: precision,
+                ..PLAIN
+            };
+            Case::new(Kernel::Gemm(args), 1.0).check(tolerance(precision));
         }
     }
 }
