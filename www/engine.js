@@ -97,6 +97,8 @@ export class Engine {
    */
   async generate(options, caller) {
     await this.load(caller);
+    // Cancelled between the answer of the load and this line: an abort that is over fires no event any more.
+    if (caller.signal.aborted) throw cancelled();
     return new Promise((resolve, reject) => {
       const job = { options, caller, resolve, reject };
       const leave = () => {

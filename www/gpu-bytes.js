@@ -7,6 +7,7 @@ const sizes = new WeakMap();
 const devices = new Set();
 let live = 0;
 let peak = 0;
+let onFailure = () => {};
 let adapterInfo = null;
 
 function forget(buffer) {
@@ -23,8 +24,27 @@ function wrap(prototype, name, around) {
   };
 }
 
-/** Starts counting; does nothing where there is no WebGPU. */
-export function countGpuBytes() {
+/** What a page can do nothing about, in words for people. */
+function watch(device) {
+  device.lost.then(({ reason, message }) => {
+    const ours = !devices.delete(device) || reason === 'destroyed';
+    if (!ours) onFailure('device-lost', `The GPU was lost (${message || reason}). Generate again; if it happens every time, choose the CPU engine.`);
+  });
+  // Without this, work whose buffers could not be made goes on and ends as a black picture.
+  device.addEventListener('uncapturederror', ({ error }) => {
+    if (error instanceof GPUOutOfMemoryError) {
+      onFailure('out-of-memory', 'The GPU has no memory left for this picture. Choose a smaller width and height, close other tabs, or choose the CPU engine.');
+    }
+  });
+}
+
+/**
+ * Starts counting; does nothing where there is no WebGPU.
+ * @param {(code: string, message: string) => void} failed hears that a device was lost, but not by {@link destroyDevices},
+ *   or that it is out of memory: promises that wait for the GPU may then never settle by themselves
+ */
+export function countGpuBytes(failed) {
+  onFailure = failed;
   if (typeof GPUDevice === 'undefined') return;
   wrap(GPUDevice.prototype, 'createBuffer', function (original, args) {
     const buffer = original.apply(this, args);
@@ -41,7 +61,7 @@ export function countGpuBytes() {
     const device = await original.apply(this, args);
     devices.add(device);
     adapterInfo = this.info;
-    device.lost.then(() => devices.delete(device));
+    watch(device);
     return device;
   });
 }

@@ -16,7 +16,7 @@ import { Controls } from './controls.js';
 import { Engine, modelUrl } from './engine.js';
 import { asLatentError, cancelled, LatentError } from './errors.js';
 import { chooseEngine } from './gpu-probe.js';
-import { checkEngine, checkOptions } from './options.js';
+import { checkEngine, checkOptions, checkSignal, checkText } from './options.js';
 import { ProgressMeter } from './progress.js';
 import { shadowStyle } from './shadow-style.js';
 import { timeouts } from './worker-link.js';
@@ -122,8 +122,8 @@ export class LatentCanvas extends Base {
    * @returns {Promise<object>} the model's info: name, engine, adapter, defaultWidth, defaultHeight, schedulers, ...
    * @throws {LatentError}
    */
-  load({ signal } = {}) {
-    return this.#call(signal, 'loading', async (caller) => {
+  load(options) {
+    return this.#call(options, 'loading', async (caller) => {
       const held = await this.#hold(caller.signal);
       return held.engine.load(caller);
     });
@@ -137,21 +137,25 @@ export class LatentCanvas extends Base {
    * @returns {Promise<{blob: Blob, seed: number, width: number, height: number, tokens: object, latents: Float32Array|null, report: object}>}
    * @throws {LatentError}
    */
-  generate({ signal, ...overrides } = {}) {
-    return this.#call(signal, 'generating', async (caller) => {
+  generate(options) {
+    return this.#call(options, 'generating', async (caller, overrides) => {
       if (this.#generating) {
         throw new LatentError('busy', 'This element is drawing already: wait for it, or call cancel() first.');
       }
       this.#generating = true;
       try {
         adoptProperties(this);
-        const options = checkOptions({ ...this.#settings(), ...overrides });
+        const settings = checkOptions({ ...this.#settings(), ...overrides });
         const held = await this.#hold(caller.signal);
-        const answer = await held.engine.generate(options, caller);
-        return this.#show(answer, options, held);
+        const answer = await held.engine.generate(settings, caller);
+        this.#show(answer, settings, held);
       } finally {
         this.#generating = false;
       }
+      // Last, so that a listener may ask for the next picture.
+      const result = this.#result;
+      this.dispatchEvent(new CustomEvent('image', { detail: result }));
+      return result;
     });
   }
 
@@ -172,7 +176,7 @@ export class LatentCanvas extends Base {
 
   /** Tokens without the start and end that the model adds. @returns {Promise<{count: number, limit: number, truncatedText: string|null}|null>} null while no model is loaded */
   async countTokens(text) {
-    return this.#held ? this.#held.engine.countTokens(text) : null;
+    return this.#held ? this.#held.engine.countTokens(checkText('text', text)) : null;
   }
 
   /** @returns {Promise<Blob>} the last picture as PNG; its text chunk `parameters` tells how it was made */
@@ -200,11 +204,10 @@ export class LatentCanvas extends Base {
   }
 
   /** Runs one call: state, progress, cancellation, and one `error` event if it fails. */
-  async #call(signal, state, body) {
+  async #call(options, state, body) {
     const controller = new AbortController();
     const abort = () => controller.abort();
-    signal?.addEventListener('abort', abort, { once: true });
-    if (signal?.aborted) abort();
+    let signal = null;
     const meter = new ProgressMeter();
     const onEvent = (event) => {
       if (!controller.signal.aborted) this.#progress(meter.read(event));
@@ -214,8 +217,12 @@ export class LatentCanvas extends Base {
     if (!outer) this.#enter(state);
     let failure = null;
     try {
+      const { signal: given, ...overrides } = options ?? {};
+      signal = checkSignal(given);
+      signal?.addEventListener('abort', abort, { once: true });
+      if (signal?.aborted) abort();
       if (controller.signal.aborted) throw cancelled();
-      return await body({ onEvent, signal: controller.signal });
+      return await body({ onEvent, signal: controller.signal }, overrides);
     } catch (error) {
       failure = asLatentError(error);
       throw failure;
@@ -287,8 +294,6 @@ export class LatentCanvas extends Base {
     const full = { ...report, requestedEngine: requested, engineNote: note };
     this.#result = { blob, seed, width, height, tokens, latents, prompt: options.prompt, report: full };
     this.#label();
-    this.dispatchEvent(new CustomEvent('image', { detail: this.#result }));
-    return this.#result;
   }
 
   #label() {

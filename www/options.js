@@ -14,6 +14,8 @@ export const MAX_SIZE_PX = 1024;
 export const SIZE_MULTIPLE_PX = 8;
 /** The training schedule has 1000 timesteps; there are no more steps to take. */
 export const MAX_STEPS = 1000;
+/** Pictures burn out at a few dozen already. */
+export const MAX_GUIDANCE_SCALE = 1000;
 export const MAX_SEED = 2 ** 32 - 1;
 /** Asks for a seed drawn at random; the drawn one is in the result. */
 export const RANDOM_SEED = -1;
@@ -26,9 +28,11 @@ function fail(message) {
   throw new LatentError('invalid-argument', message);
 }
 
-function checkText(name, value) {
+/** @returns {string} well-formed; throws `invalid-argument` for what is no text. */
+export function checkText(name, value) {
   if (typeof value !== 'string') fail(`${name} must be text, not ${typeof value}.`);
-  return value;
+  // Half of a surrogate pair (text that was cut within an emoji) has no UTF-8; every decoder shows it as U+FFFD.
+  return value.replace(/\p{Surrogate}/gu, '\ufffd');
 }
 
 function checkWhole(name, value, from, to, hint) {
@@ -49,6 +53,13 @@ function checkSize(name, value) {
   return value;
 }
 
+/** @returns {AbortSignal|null} throws `invalid-argument` for anything else. */
+export function checkSignal(value) {
+  if (value === null || value === undefined) return null;
+  if (!(value instanceof AbortSignal)) fail('signal must be an AbortSignal.');
+  return value;
+}
+
 function drawSeed() {
   return crypto.getRandomValues(new Uint32Array(1))[0];
 }
@@ -62,7 +73,7 @@ export function checkEngine(name) {
 /**
  * Checks the options of one picture and fills in what is random.
  *
- * @param {object} options prompt, negativePrompt, seed (-1 or 0..2^32-1), steps (1..1000), guidanceScale (>= 0),
+ * @param {object} options prompt, negativePrompt, seed (-1 or 0..2^32-1), steps (1..1000), guidanceScale (0..1000),
  *   width and height (px, or null for the model's own size), scheduler (or null for the model's own), keepLatents
  * @returns {object} a plain copy that can be posted to the worker; `seed` is never -1 in it
  * @throws {LatentError} `invalid-argument`
@@ -80,8 +91,8 @@ export function checkOptions(options) {
 
   const steps = checkWhole('steps', options.steps, 1, MAX_STEPS, '');
   const guidanceScale = options.guidanceScale;
-  if (typeof guidanceScale !== 'number' || !Number.isFinite(guidanceScale) || guidanceScale < 0) {
-    fail(`guidanceScale is ${String(guidanceScale)}: give a number that is 0 or more (1 turns guidance off).`);
+  if (typeof guidanceScale !== 'number' || !(guidanceScale >= 0 && guidanceScale <= MAX_GUIDANCE_SCALE)) {
+    fail(`guidanceScale is ${String(guidanceScale)}: give a number from 0 to ${MAX_GUIDANCE_SCALE} (1 turns guidance off).`);
   }
   const width = checkSize('width', options.width);
   const height = checkSize('height', options.height);

@@ -90,6 +90,7 @@ export class WorkerLink {
     if (data.type === 'event') this.#hear(data);
     else if (data.type === 'ready') this.#becomeReady();
     else if (data.type === 'panic') this.#die(crash(data.message));
+    else if (data.type === 'gpu-failed') this.#die(new LatentError(data.code, data.message));
     else if (data.type === 'start-failed') this.#die(new LatentError('worker-failed', data.message));
     else this.#settle(data);
     this.#watch();

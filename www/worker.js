@@ -4,7 +4,7 @@
  * In:  {type: "start", engine}, then {type: "load", id, model}, {type: "generate", id, options},
  *      {type: "count", id, text}, {type: "cancel", id}, {type: "stop"}.
  * Out: {type: "ready"}, {type: "start-failed", message}, {type: "panic", message}, {type: "event", id, event},
- *      {type: "done", id, value}, {type: "failed", id, error: {code, message}}.
+ *      {type: "gpu-failed", code, message}, {type: "done", id, value}, {type: "failed", id, error: {code, message}}.
  */
 import { countGpuBytes, destroyDevices, gpuBytes, usedAdapterInfo } from './gpu-bytes.js';
 import { adapterName } from './gpu-probe.js';
@@ -14,7 +14,7 @@ import { fetchWasm } from './wasm-fetch.js';
 /** Download progress arrives with every network packet; the page needs no more than this. */
 const PROGRESS_INTERVAL_MS = 100;
 
-countGpuBytes();
+countGpuBytes((code, message) => postMessage({ type: 'gpu-failed', code, message }));
 
 let kind = null;
 let started = null;
