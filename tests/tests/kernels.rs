@@ -10,6 +10,7 @@ mod kernels {
     mod embedding;
     mod gemm;
     mod norms;
+    mod repack;
 
     use latent_canvas::kernels::{Kernel, Precision, Tile, Tuning};
     use latent_canvas_tests::kernel_case::Case;

@@ -72,7 +72,7 @@ impl Kernel {
     }
 }
 
-fn check(launch: &Launch, operands: &[Operand], limits: &Limits) -> Result<()> {
+pub(super) fn check(launch: &Launch, operands: &[Operand], limits: &Limits) -> Result<()> {
     let at_most = |limit: &str, needed: u64, available: u64| {
         if needed <= available {
             return Ok(());

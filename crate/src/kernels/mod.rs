@@ -27,6 +27,7 @@ mod launch;
 mod layer_norm;
 mod limits;
 pub mod reference;
+mod repack;
 mod template;
 
 pub use args::{
@@ -35,6 +36,7 @@ pub use args::{
 };
 pub use launch::{Tile, Tuning};
 pub use limits::Limits;
+pub use repack::{RepackArgs, RepackLayout, SourceType};
 
 /// How an activation is stored in the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,9 @@ mod embedding;
 mod gemm;
 mod group_norm;
 mod layer_norm;
+mod repack;
+
+pub use repack::repack;
 
 use super::{Activation, ChannelRows, Kernel, Role};
 
