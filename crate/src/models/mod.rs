@@ -8,6 +8,7 @@ pub mod clip_text;
 pub mod embeddings;
 pub mod layers;
 pub mod names;
+pub mod plan;
 pub mod record;
 pub mod resnet;
 pub mod transformer_2d;

@@ -2,5 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg(not(target_family = "wasm"))]
 
+mod brute_force;
+mod memory;
 mod networks;
+mod places;
+mod random_graphs;
 mod recording;
+mod values;

@@ -31,7 +31,7 @@ impl Network {
             .join(file)
     }
 
-    fn text(&self, file: &str) -> String {
+    pub(crate) fn text(&self, file: &str) -> String {
         fs::read_to_string(self.path(file)).unwrap()
     }
 

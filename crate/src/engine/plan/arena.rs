@@ -43,6 +43,10 @@ const ATTEMPTS: usize = 2000;
 /// Bounds the attempts' time: pairs of items looked at in all of them.
 const PAIRS: usize = 40_000_000;
 
+/// The search moves items of at least this part of the largest one.
+const SMALL: u64 = 32;
+const SEARCH: &str = "search";
+
 /// Places items in buffers of at most `capacity` bytes, with as few bytes as the heuristics find.
 /// An item that is larger than `capacity` gets a buffer of its own size; the caller's limits refuse it.
 #[must_use]
@@ -74,7 +78,7 @@ pub fn pack(items: &[Item], capacity: u64) -> Packing {
             break;
         }
     }
-    search(items, capacity, lower_bound_bytes, &mut best, best_order);
+    search(items, capacity, lower_bound_bytes, &mut best, &best_order);
     Packing {
         places: best.places,
         buffers: best.buffers,
@@ -83,17 +87,22 @@ pub fn pack(items: &[Item], capacity: u64) -> Packing {
     }
 }
 
-/// Tries to improve a packing by placing what now lies at a buffer's end earlier.
+/// Tries to improve a packing by placing what now lies at a buffer's end earlier. Only large items move: the small ones, placed after
+/// them, nearly always find a gap, and there are many of them.
 fn search(
     items: &[Item],
     capacity: u64,
     lower_bound_bytes: u64,
     best: &mut Attempt,
-    mut order: Vec<usize>,
+    order: &[usize],
 ) {
-    let attempts = ATTEMPTS.min(PAIRS / (items.len() * items.len()).max(1));
+    let largest = items.iter().map(|item| item.0).max().unwrap_or(0);
+    let (mut order, small): (Vec<usize>, Vec<usize>) = order
+        .iter()
+        .partition(|&&item| items[item].0 >= largest / SMALL);
+    let attempts = ATTEMPTS.min(PAIRS / (order.len() * order.len()).max(1));
     let mut random = SplitMix(0x5eed);
-    let mut current = best.clone();
+    let mut current = Attempt::run(items, &order, capacity, SEARCH);
     for _ in 0..attempts {
         if best.bytes() == lower_bound_bytes {
             return;
@@ -105,24 +114,34 @@ fn search(
         };
         let culprits: Vec<usize> = (0..order.len()).filter(at_the_end).collect();
         let mut next = order.clone();
-        let from = culprits[random.below(culprits.len())];
-        let item = next.remove(from);
-        next.insert(random.below(from + 1), item);
-        // now and then a second item, so that the search leaves a plateau
-        if random.below(2) == 0 {
+        advance(
+            &mut next,
+            culprits[random.below(culprits.len())],
+            &mut random,
+        );
+        // now and then other items, so that the search leaves a plateau
+        while random.below(2) == 0 {
             let from = random.below(next.len());
-            let item = next.remove(from);
-            next.insert(random.below(from + 1), item);
+            advance(&mut next, from, &mut random);
         }
-        let attempt = Attempt::run(items, &next, capacity, "seeded");
+        let attempt = Attempt::run(items, &next, capacity, SEARCH);
         if attempt.bytes() < best.bytes() {
-            *best = attempt.clone();
+            let whole = Attempt::run(items, &[&next[..], &small[..]].concat(), capacity, SEARCH);
+            if whole.bytes() < best.bytes() {
+                *best = whole;
+            }
         }
         // an equal result moves the search on, too
         if attempt.bytes() <= current.bytes() {
             (current, order) = (attempt, next);
         }
     }
+}
+
+/// Moves the item at a position to a random place before it: what is placed early is placed well.
+fn advance(order: &mut Vec<usize>, from: usize, random: &mut SplitMix) {
+    let item = order.remove(from);
+    order.insert(random.below(from + 1), item);
 }
 
 /// What the heuristics order by.

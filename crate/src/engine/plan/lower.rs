@@ -67,6 +67,7 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Program> {
         schedule,
         image,
         step,
+        steps: phases.steps,
         slots: lowering.slots,
         inputs,
         outputs,

@@ -11,6 +11,7 @@ mod in_place;
 pub mod layout;
 pub mod liveness;
 mod lower;
+pub mod memory_plan;
 pub mod options;
 pub mod program;
 pub mod recorder;
@@ -20,6 +21,7 @@ mod verify;
 pub use graph::{Graph, Node, Op, Rate, ValueId, WeightId, WeightInfo};
 pub use layout::{ArenaLayout, WeightLayout};
 pub use lower::lower;
+pub use memory_plan::{Guidance, MemoryPlan, Peak, Residency, StageMemory, Verdict, Work};
 pub use options::{AttentionChoice, Fusions, LowerOptions};
 pub use program::{Dispatch, Keep, Place, Port, Program, Slot, SlotId};
 pub use recorder::{Recorder, Symbolic};
@@ -42,7 +44,7 @@ pub struct Plan {
 
 impl Plan {
     /// Plans a recorded network whose step runs `passes` times, each with its own text. Buffers and offsets respect `limits`;
-    /// whether bindings do is for `MemoryPlan::fits` to say.
+    /// whether bindings do is for [`MemoryPlan::fits`] to say.
     ///
     /// # Errors
     /// [`Error::Config`] for an operation that no kernel does; [`Error::Plan`] when the proof fails, which is a bug.

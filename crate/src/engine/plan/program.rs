@@ -82,6 +82,8 @@ pub struct Program {
     pub image: Vec<Dispatch>,
     /// The rest. Networks without steps have all their calls here.
     pub step: Vec<Dispatch>,
+    /// Steps of the schedule, where time embeddings are computed once a picture.
+    pub steps: Option<usize>,
     /// All ranges of the arena.
     pub slots: Vec<Slot>,
     /// Inputs, in the graph's order.
@@ -94,6 +96,13 @@ impl Program {
     /// All calls, in the order of their first run.
     pub fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
         self.schedule.iter().chain(&self.image).chain(&self.step)
+    }
+
+    /// Whether a call reads the uniform that tells the step.
+    #[must_use]
+    pub fn reads_step(&self) -> bool {
+        self.dispatches()
+            .any(|dispatch| dispatch.operands.contains(&Place::Step))
     }
 
     /// A slot by its id.

@@ -1,0 +1,90 @@
+//! All stages of a model planned for one size: from the three configs to the memory they will take.
+
+use super::record::{record_text_encoder, record_unet, record_vae_decoder};
+use crate::{
+    Error, Result,
+    config::{ClipTextConfig, UNetConfig, VaeConfig},
+    engine::plan::{Guidance, LowerOptions, MemoryPlan, Plan, StageMemory},
+    kernels::Limits,
+};
+
+/// The configs of a model's networks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelConfigs {
+    /// `text_encoder/config.json`
+    pub text_encoder: ClipTextConfig,
+    /// `unet/config.json`
+    pub unet: UNetConfig,
+    /// `vae/config.json`
+    pub vae: VaeConfig,
+}
+
+/// What is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlanRequest {
+    /// Picture width, px, a multiple of the VAE's scale factor.
+    pub width: usize,
+    /// Picture height, px, likewise.
+    pub height: usize,
+    /// How guidance runs.
+    pub guidance: Guidance,
+    /// How the networks are lowered.
+    pub options: LowerOptions,
+    /// What the GPU allows.
+    pub limits: Limits,
+}
+
+/// The plans of all stages.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelPlan {
+    /// Prompts to `encoder_hidden_states`.
+    pub text_encoder: Plan,
+    /// One prediction.
+    pub unet: Plan,
+    /// Latents to a picture, whole.
+    pub vae_decoder: Plan,
+    /// The memory of all.
+    pub memory: MemoryPlan,
+}
+
+impl ModelPlan {
+    /// Plans a model.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a size that is no multiple of the scale factor; [`Error::Config`] when the configs contradict
+    /// each other; [`Error::Plan`] for a bug of the planner.
+    pub fn new(configs: &ModelConfigs, request: &PlanRequest) -> Result<Self> {
+        let PlanRequest {
+            guidance,
+            options,
+            limits,
+            ..
+        } = request;
+        let scale = configs.vae.scale_factor();
+        for (name, side) in [("width", request.width), ("height", request.height)] {
+            if side == 0 || !side.is_multiple_of(scale) {
+                return Err(Error::invalid(
+                    name,
+                    format!("must be a multiple of {scale}, and is {side}"),
+                ));
+            }
+        }
+        let (height, width) = (request.height / scale, request.width / scale);
+        let tokens = configs.text_encoder.max_position_embeddings;
+        let text = record_text_encoder(&configs.text_encoder, guidance.prompts())?;
+        let unet = record_unet(&configs.unet, guidance.batch(), height, width, tokens)?;
+        let vae = record_vae_decoder(&configs.vae, 1, height, width)?;
+        let text_encoder = Plan::new(text, options, 1, limits)?;
+        let unet = Plan::new(unet, options, guidance.passes(), limits)?;
+        let vae_decoder = Plan::new(vae, options, 1, limits)?;
+        let stages = [&text_encoder, &unet, &vae_decoder]
+            .map(|plan| StageMemory::new(plan, limits))
+            .to_vec();
+        Ok(Self {
+            memory: MemoryPlan::new(*guidance, stages),
+            text_encoder,
+            unet,
+            vae_decoder,
+        })
+    }
+}
