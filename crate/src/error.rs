@@ -108,6 +108,21 @@ impl Error {
         }
     }
 
+    /// The message at a length that people read: it may quote a file, whose names and values may be megabytes long.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        const START: usize = 300;
+        const END: usize = 150;
+        let text = self.to_string();
+        let count = text.chars().count();
+        if count <= START + END {
+            return text;
+        }
+        let start: String = text.chars().take(START).collect();
+        let end: String = text.chars().skip(count - END).collect();
+        format!("{start} [...] {end}")
+    }
+
     pub(crate) fn config(file: &str, why: impl Into<String>) -> Self {
         Self::Config {
             file: file.to_owned(),

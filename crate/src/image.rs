@@ -48,15 +48,17 @@ impl Image {
         let mut encoder = png::Encoder::new(&mut bytes, self.width as u32, self.height as u32);
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_depth(png::BitDepth::Eight);
+        // Both kinds of text chunk end at a NUL.
+        let parameters = parameters.replace('\0', "\u{fffd}");
         // A tEXt chunk is Latin-1; anything beyond ASCII goes into iTXt, which is UTF-8.
         let keyword = "parameters".to_owned();
         if parameters.is_ascii() {
             encoder
-                .add_text_chunk(keyword, parameters.to_owned())
+                .add_text_chunk(keyword, parameters)
                 .map_err(failed)?;
         } else {
             encoder
-                .add_itxt_chunk(keyword, parameters.to_owned())
+                .add_itxt_chunk(keyword, parameters)
                 .map_err(failed)?;
         }
         let mut writer = encoder.write_header().map_err(failed)?;
@@ -113,5 +115,6 @@ mod tests {
             (false, "a cat\nSteps: 4".to_owned())
         );
         assert_eq!(text_of("テスト"), (true, "テスト".to_owned()));
+        assert_eq!(text_of("a\0b"), (true, "a\u{fffd}b".to_owned()));
     }
 }

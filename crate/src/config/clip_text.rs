@@ -1,6 +1,6 @@
 //! `text_encoder/config.json`.
 
-use super::Json;
+use super::{Json, MAX_ROWS, MAX_TEXT_LAYERS, MAX_WIDTH};
 use crate::{Error, Result};
 
 /// The activation of a text encoder's MLP.
@@ -37,7 +37,7 @@ impl ClipTextConfig {
     /// Reads a config; defaults are those of transformers `CLIPTextConfig`.
     ///
     /// # Errors
-    /// [`Error::Config`] for bad JSON and for an activation that is neither `quick_gelu` nor `gelu`.
+    /// [`Error::Config`] for bad JSON, a size out of bounds, and an activation that is neither `quick_gelu` nor `gelu`.
     pub fn from_json(text: &str) -> Result<Self> {
         let json = Json::parse("text_encoder/config.json", text)?;
         let hidden_act = match json.or("hidden_act", "quick_gelu".to_owned())?.as_str() {
@@ -60,17 +60,25 @@ impl ClipTextConfig {
             layer_norm_eps: json.or("layer_norm_eps", 1e-5)?,
             hidden_act,
         };
-        json.positive(
-            "every size",
-            &[
-                config.hidden_size,
-                config.intermediate_size,
+        for (key, value, most) in [
+            ("hidden_size", config.hidden_size, MAX_WIDTH),
+            ("intermediate_size", config.intermediate_size, 4 * MAX_WIDTH),
+            (
+                "num_hidden_layers",
                 config.num_hidden_layers,
-                config.num_attention_heads,
+                MAX_TEXT_LAYERS,
+            ),
+            ("num_attention_heads", config.num_attention_heads, MAX_WIDTH),
+            (
+                "max_position_embeddings",
                 config.max_position_embeddings,
-                config.vocab_size,
-            ],
-        )?;
+                MAX_ROWS,
+            ),
+            ("vocab_size", config.vocab_size, MAX_ROWS),
+        ] {
+            json.within(key, &[value], most)?;
+        }
+        json.not_negative("layer_norm_eps", config.layer_norm_eps)?;
         if !config
             .hidden_size
             .is_multiple_of(config.num_attention_heads)

@@ -16,6 +16,20 @@ pub use clip_text::{Activation, ClipTextConfig};
 pub use unet::{UNetConfig, UNetLevel};
 pub use vae::VaeConfig;
 
+// A config is a stranger's word, and every weight it implies is declared before any is seen. These bounds are far above every published
+// model, keep what a few bytes of JSON can ask for to some megabytes, and keep products of sizes from overflowing 32 bits.
+
+/// Most channels, and widest text embedding.
+const MAX_WIDTH: usize = 1 << 14;
+/// Most rows of a table of embeddings.
+const MAX_ROWS: usize = 1 << 20;
+/// Most levels of a UNet or a VAE.
+const MAX_LEVELS: usize = 8;
+/// Most resnets in a block, and most transformer blocks in a transformer.
+const MAX_LAYERS: usize = 16;
+/// Most layers of a text encoder.
+const MAX_TEXT_LAYERS: usize = 64;
+
 /// A parsed JSON object and the name of its file, for messages.
 struct Json<'a> {
     file: &'a str,
@@ -81,11 +95,22 @@ impl<'a> Json<'a> {
         }
     }
 
-    fn positive(&self, what: &str, values: &[usize]) -> Result<()> {
-        if values.is_empty() || values.contains(&0) {
-            return Err(Error::config(self.file, format!("{what} must be positive")));
+    /// Refuses an empty list, and any value outside `1..=most`.
+    fn within(&self, what: &str, values: &[usize], most: usize) -> Result<()> {
+        if !values.is_empty() && values.iter().all(|value| (1..=most).contains(value)) {
+            return Ok(());
         }
-        Ok(())
+        let why = format!("{what} must be from 1 to {most}, and is {values:?}");
+        Err(Error::config(self.file, why))
+    }
+
+    /// Refuses an epsilon below zero: the root of a small variance would be no number.
+    fn not_negative(&self, what: &str, value: f64) -> Result<()> {
+        if value.is_finite() && value >= 0.0 {
+            return Ok(());
+        }
+        let why = format!("{what} must be a number that is not negative, and is {value}");
+        Err(Error::config(self.file, why))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `unet/config.json`.
 
-use super::Json;
+use super::{Json, MAX_LAYERS, MAX_LEVELS, MAX_WIDTH};
 use crate::{Error, Result};
 
 /// One level of the UNet.
@@ -61,6 +61,7 @@ impl UNetConfig {
         json.only("attention_type", &["default".into()])?;
         json.only("conv_in_kernel", &[3.into()])?;
         json.only("conv_out_kernel", &[3.into()])?;
+        json.only("downsample_padding", &[1.into()])?;
         json.only("mid_block_scale_factor", &[1.into(), 1.0.into()])?;
         json.only("resnet_out_scale_factor", &[1.into(), 1.0.into()])?;
         for key in [
@@ -90,6 +91,7 @@ impl UNetConfig {
         }
         let channels: Vec<usize> = json.or("block_out_channels", vec![320, 640, 1280, 1280])?;
         let count = channels.len();
+        json.within("the number of block_out_channels", &[count], MAX_LEVELS)?;
         let down = block_kinds(
             &json,
             "down_block_types",
@@ -115,9 +117,14 @@ impl UNetConfig {
         };
         let heads = json.per_level(heads_key, 8, count)?;
         let transformer_layers = json.per_level("transformer_layers_per_block", 1, count)?;
-        json.positive("block_out_channels", &channels)?;
-        json.positive("layers_per_block", &layers)?;
-        json.positive(heads_key, &heads)?;
+        json.within("block_out_channels", &channels, MAX_WIDTH)?;
+        json.within("layers_per_block", &layers, MAX_LAYERS)?;
+        json.within(heads_key, &heads, MAX_WIDTH)?;
+        json.within(
+            "transformer_layers_per_block",
+            &transformer_layers,
+            MAX_LAYERS,
+        )?;
         let levels = (0..count)
             .map(|i| UNetLevel {
                 channels: channels[i],
@@ -141,15 +148,16 @@ impl UNetConfig {
             sample_size: json.optional("sample_size")?,
             levels,
         };
-        json.positive(
-            "in_channels, out_channels, cross_attention_dim and norm_num_groups",
-            &[
-                config.in_channels,
-                config.out_channels,
-                config.cross_attention_dim,
-                config.norm_num_groups,
-            ],
-        )?;
+        for (key, value) in [
+            ("in_channels", config.in_channels),
+            ("out_channels", config.out_channels),
+            ("cross_attention_dim", config.cross_attention_dim),
+            ("norm_num_groups", config.norm_num_groups),
+            ("sample_size", config.sample_size.unwrap_or(1)),
+        ] {
+            json.within(key, &[value], MAX_WIDTH)?;
+        }
+        json.not_negative("norm_eps", config.norm_eps)?;
         for level in &config.levels {
             if level.channels % config.norm_num_groups != 0 || level.channels % level.num_heads != 0
             {

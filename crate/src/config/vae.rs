@@ -1,6 +1,6 @@
 //! `vae/config.json`.
 
-use super::Json;
+use super::{Json, MAX_LAYERS, MAX_LEVELS, MAX_WIDTH};
 use crate::{Error, Result};
 
 /// `vae/config.json` (diffusers `AutoencoderKL`), the decoder's part.
@@ -64,15 +64,15 @@ impl VaeConfig {
             use_post_quant_conv: json.or("use_post_quant_conv", true)?,
             block_out_channels,
         };
-        json.positive(
-            "every size",
-            &[
-                config.latent_channels,
-                config.layers_per_block,
-                config.norm_num_groups,
-            ],
+        json.within("latent_channels", &[config.latent_channels], MAX_WIDTH)?;
+        json.within("layers_per_block", &[config.layers_per_block], MAX_LAYERS)?;
+        json.within("norm_num_groups", &[config.norm_num_groups], MAX_WIDTH)?;
+        json.within("block_out_channels", &config.block_out_channels, MAX_WIDTH)?;
+        json.within(
+            "the number of block_out_channels",
+            &[config.block_out_channels.len()],
+            MAX_LEVELS,
         )?;
-        json.positive("block_out_channels", &config.block_out_channels)?;
         if config.out_channels != 3 {
             return Err(Error::config(
                 json.file,

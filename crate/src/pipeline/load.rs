@@ -140,7 +140,7 @@ impl<'a, F: ModelFolder> Files<'a, F> {
 
     /// Bytes of all weight files, where every length is known.
     async fn total_bytes(&self, paths: &[&str]) -> Result<Option<u64>> {
-        let mut total = 0;
+        let mut total = 0u64;
         for path in paths {
             let known = match self
                 .manifest
@@ -151,7 +151,8 @@ impl<'a, F: ModelFolder> Files<'a, F> {
                 None => self.folder.open(path).length().await?,
             };
             match known {
-                Some(length) => total += length,
+                // the lengths are what servers say
+                Some(length) => total = total.saturating_add(length),
                 None => return Ok(None),
             }
         }
@@ -242,6 +243,15 @@ impl<E: Eager> StableDiffusionPipeline<E> {
                 "tokenizer/tokenizer_config.json",
                 "model_max_length exceeds the text encoder's positions",
             ));
+        }
+
+        if tokenizer.largest_id() as usize >= text_config.vocab_size {
+            let why = format!(
+                "its largest token id is {}, and the text encoder has {} embeddings (vocab_size)",
+                tokenizer.largest_id(),
+                text_config.vocab_size
+            );
+            return Err(Error::config("tokenizer/vocab.json", why));
         }
 
         let (text_weights, unet_weights, vae_weights) = (

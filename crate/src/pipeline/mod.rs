@@ -23,6 +23,10 @@ pub const MAX_SIDE_PX: usize = 1024;
 /// Largest number of steps: the schedules have 1000 training timesteps.
 pub const MAX_STEPS: usize = 1000;
 
+/// Largest weight of the prompt. Pictures burn out at a few dozen already; numbers near the end of float32 would overflow within the
+/// decoder's norms and come out as an even grey that looks like a picture.
+pub const MAX_GUIDANCE_SCALE: f32 = 1000.0;
+
 /// A loaded model on an engine.
 pub struct StableDiffusionPipeline<E: Eager> {
     engine: E,
@@ -48,7 +52,7 @@ pub struct GenerateOptions {
     pub seed: u32,
     /// Denoising steps, 1..=1000.
     pub num_inference_steps: usize,
-    /// Weight of the prompt; 1 and less leave guidance out.
+    /// Weight of the prompt; 1 and less leave guidance out; at most [`MAX_GUIDANCE_SCALE`].
     pub guidance_scale: f32,
     /// Width in pixels, a multiple of [`StableDiffusionPipeline::size_multiple`].
     pub width: usize,
@@ -123,10 +127,13 @@ impl<E: Eager> StableDiffusionPipeline<E> {
                 ),
             ));
         }
-        if !(options.guidance_scale.is_finite() && options.guidance_scale >= 0.0) {
+        if !(0.0..=MAX_GUIDANCE_SCALE).contains(&options.guidance_scale) {
             return Err(Error::invalid(
                 "guidance-scale",
-                "must be a number that is not negative",
+                format!(
+                    "must be a number from 0 to {MAX_GUIDANCE_SCALE}, and is {}",
+                    options.guidance_scale
+                ),
             ));
         }
         let multiple = self.size_multiple();

@@ -78,6 +78,12 @@ impl AddedTokens {
         split(text, &self.normalized)
     }
 
+    /// The largest id of a special token.
+    pub(super) fn largest_id(&self) -> u32 {
+        let patterns = self.raw.iter().chain(&self.normalized);
+        patterns.map(|pattern| pattern.id).max().unwrap_or_default()
+    }
+
     /// How a special token is written.
     pub(super) fn content(&self, id: u32) -> Option<&str> {
         self.raw

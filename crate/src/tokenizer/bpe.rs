@@ -127,6 +127,11 @@ impl Bpe {
         output.extend(symbols.iter().filter(|s| s.alive).map(|s| s.id));
     }
 
+    /// The largest id of the vocabulary.
+    pub(super) fn largest_id(&self) -> u32 {
+        self.tokens.keys().copied().max().unwrap_or_default()
+    }
+
     /// The bytes of one token as the decoder joins them; nothing for an id outside the vocabulary.
     pub(super) fn bytes_of(&self, id: u32) -> Vec<u8> {
         self.tokens

@@ -14,6 +14,9 @@ const VOCAB_FILE: &str = "tokenizer/vocab.json";
 const MERGES_FILE: &str = "tokenizer/merges.txt";
 const TOKENIZER_FILE: &str = "tokenizer/tokenizer.json";
 
+/// Published models have a handful; one with many textual inversions has hundreds.
+const MAX_ADDED_TOKENS: usize = 10_000;
+
 /// The named special tokens in the order in which the reference adds them, with what its `CLIPTokenizer` takes where a file is silent.
 const NAMED_TOKENS: [(&str, Option<&str>); 7] = [
     ("bos_token", Some("<|startoftext|>")),
@@ -280,6 +283,11 @@ impl Files {
                     more.push(token(name, value)?);
                 }
             }
+        }
+        // each of them is looked for at every place of a prompt
+        if numbered.len() + more.len() > MAX_ADDED_TOKENS {
+            let why = format!("there are more than {MAX_ADDED_TOKENS} added tokens");
+            return Err(Error::config(CONFIG_FILE, why));
         }
         // a token with an id already has its properties, and a name only points to it
         more.retain(|token| !numbered.iter().any(|n| n.content() == token.content()));

@@ -99,6 +99,12 @@ impl ClipTokenizer {
         self.settings.model_max_length
     }
 
+    /// The largest id that [`Self::encode`] can give: the text encoder must have an embedding for it.
+    #[must_use]
+    pub fn largest_id(&self) -> u32 {
+        self.bpe.largest_id().max(self.added_tokens.largest_id())
+    }
+
     /// The ids of one prompt: `tokenizer(text, padding="max_length", truncation=True)` of the reference.
     ///
     /// Any text is valid, the empty one too. Brackets, weights and other prompt syntax are plain characters. A special token that

@@ -7,7 +7,7 @@ use crate::Error;
 
 /// A JavaScript `Error` whose `code` is stable; the message is for people.
 pub(super) fn to_js(error: &Error) -> JsValue {
-    let js = js_sys::Error::new(&error.to_string());
+    let js = js_sys::Error::new(&error.sentence());
     // Setting a property of a fresh Error cannot fail.
     let _ = Reflect::set(
         &js,
