@@ -193,8 +193,12 @@ export function modelUrl(model) {
   } catch (cause) {
     throw new LatentError('invalid-argument', `The model "${text}" is not a URL: give the folder that holds model_index.json.`, { cause });
   }
-  if (!/^(https?|blob):$/.test(url.protocol)) {
+  if (!/^https?:$/.test(url.protocol)) {
     throw new LatentError('invalid-argument', `The model ${url.href} cannot be fetched: give an http or https URL.`);
+  }
+  // The names of files are put behind the address, and fetch refuses a password in it.
+  if (url.search || url.hash || url.username || url.password) {
+    throw new LatentError('invalid-argument', `The model ${url.href} is no folder: give its URL without "?", "#" and password.`);
   }
   if (!url.pathname.endsWith('/')) url.pathname += '/';
   return url.href;

@@ -132,7 +132,7 @@ export class LatentCanvas extends Base {
   /**
    * Draws one picture.
    *
-   * @param {object} [overrides] of the attributes, for this call: prompt, negativePrompt, seed, steps, guidanceScale,
+   * @param {object} [options] in place of the attributes, for this call: prompt, negativePrompt, seed, steps, guidanceScale,
    *   width, height, scheduler; and keepLatents (the result holds the final latents), signal
    * @returns {Promise<{blob: Blob, seed: number, width: number, height: number, tokens: object, latents: Float32Array|null, report: object}>}
    * @throws {LatentError}

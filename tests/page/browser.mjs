@@ -2,8 +2,8 @@
 import { existsSync } from 'node:fs';
 import { chromium } from 'playwright-core';
 
-/** The first that exists; `CHROMIUM` names another. */
-const PLACES = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+/** The first that exists, unless the variable `CHROMIUM` names another. */
+const PLACES = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 
 /** WebGPU on the software adapter that Chromium brings along: the same everywhere, also where there is no GPU. */
 const SOFTWARE_WEBGPU = ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'];
@@ -20,7 +20,9 @@ const QUIET = [
  * @returns {Promise<import('playwright-core').Browser>}
  */
 export async function launchBrowser({ hardwareGpu = false } = {}) {
-  const executablePath = PLACES.find((place) => place && existsSync(place));
+  const places = process.env.CHROMIUM ? [process.env.CHROMIUM] : PLACES;
+  const executablePath = places.find((place) => existsSync(place));
+  if (!executablePath && process.env.CHROMIUM) throw new Error(`The variable CHROMIUM names ${process.env.CHROMIUM}, which does not exist.`);
   if (!executablePath) {
     throw new Error('Chromium is not installed: run ./build.sh, or name the program in the variable CHROMIUM.');
   }

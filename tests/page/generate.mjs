@@ -2,8 +2,8 @@
  * Draws one picture without a screen: opens the project's own page in headless Chromium and saves what its element
  * drew. Called by `./build.sh generate`.
  */
-import { existsSync, statSync, writeFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { accessSync, constants, existsSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { launchBrowser } from './browser.mjs';
@@ -19,14 +19,14 @@ const USAGE = `usage: generate --prompt TEXT --out FILE [options]
   --negative-prompt TEXT   what it does not show
   --seed N                 0 to 4294967295; without it, or with -1, one is drawn and told
   --steps N                1 to 1000 (20)
-  --guidance-scale X       0 or more (2.5 for the bundled model, else 7.5)
+  --guidance-scale X       0 to 1000 (2.5 for the bundled model, else 7.5)
   --width N, --height N    pixels, a multiple of 8, at most 1024 (the model's own size)
   --scheduler NAME         pndm, ddim or euler (the model's own)
   --model DIR|URL          a folder in diffusers' layout (the bundled model)
   --engine NAME            auto, cpu or webgpu (auto)
   --hardware-gpu           lets Chromium use the graphics card; without it WebGPU runs on a software adapter
   --out FILE               the PNG
-  --save-latents FILE      the latents after the last step, as .npy, float32 [1, channels, height / 8, width / 8]
+  --save-latents FILE      the latents after the last step, as .npy, float32 [1, channels, rows, columns]
   --report FILE            engine, adapter, tokens, times and memory, as JSON
   --help`;
 
@@ -60,7 +60,19 @@ function readArguments(args) {
   if (values.help) return values;
   if (values.prompt === undefined) throw new UsageError('--prompt is missing');
   if (values.out === undefined) throw new UsageError('--out is missing');
+  for (const name of ['out', 'save-latents', 'report']) if (values[name] !== undefined) checkWritable(name, values[name]);
   return values;
+}
+
+/** A picture may take minutes: that it cannot be saved is told before. */
+function checkWritable(name, file) {
+  const isFolder = existsSync(file) && statSync(file).isDirectory();
+  if (isFolder || file === '') throw new UsageError(`--${name} ${file} is not the name of a file`);
+  try {
+    accessSync(existsSync(file) ? file : dirname(resolve(file)), constants.W_OK);
+  } catch (error) {
+    throw new UsageError(`--${name} ${file} cannot be written: ${error.message}`, { cause: error });
+  }
 }
 
 /** `--seed -1` reads as two options to parseArgs; as `--seed=-1` it is one. */
@@ -130,8 +142,8 @@ function writeFiles(values, drawn, jsHeapBytes) {
   const { seed, width, height, tokens, report } = drawn.picture;
   if (values['save-latents']) {
     const bytes = Buffer.from(drawn.latents, 'base64');
-    const plane = (height / 8) * (width / 8);
-    writeFileSync(values['save-latents'], npyFile(bytes, [1, bytes.length / 4 / plane, height / 8, width / 8]));
+    const [rows, columns] = [height, width].map((side) => side / drawn.info.sizeMultiple);
+    writeFileSync(values['save-latents'], npyFile(bytes, [1, bytes.length / 4 / (rows * columns), rows, columns]));
   }
   if (values.report) {
     const full = { model: drawn.info.name, prompt: values.prompt, seed, width, height, tokens, ...report, jsHeapBytes };

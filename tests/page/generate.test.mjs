@@ -23,6 +23,9 @@ for (const [name, args] of [
   ['a stray word', ['--prompt', 'x', '--out', 'x.png', 'stray']],
   ['no prompt', ['--out', 'x.png']],
   ['no output', ['--prompt', 'x']],
+  ['an output in a folder that does not exist', ['--prompt', 'x', '--out', '/nowhere/x.png']],
+  ['an output that is a folder', ['--prompt', 'x', '--out', '.']],
+  ['a report that cannot be written', ['--prompt', 'x', '--out', 'x.png', '--report', '/nowhere/x.json']],
   ['a model that is no folder', ['--prompt', 'x', '--out', 'x.png', '--model', '/nowhere']],
 ]) {
   test(`${name}: the usage, and exit code 2`, () => {
@@ -33,10 +36,26 @@ for (const [name, args] of [
 }
 
 test('an option out of range: code, sentence, exit code 1', () => {
-  const { status, stderr, stdout } = run('--prompt', 'x', '--out', '/nowhere/x.png', '--seed', '-5');
+  const { status, stderr, stdout } = run('--prompt', 'x', '--out', 'never-written.png', '--seed', '-5');
   assert.equal(status, 1, stderr);
   assert.equal(stdout, '');
   assert.match(stderr, /^invalid-argument: seed is -5: give a whole number/);
+});
+
+test('a browser that is named and does not exist is not replaced by another', () => {
+  const env = { ...process.env, CHROMIUM: '/nowhere/chromium' };
+  const { status, stderr } = spawnSync(process.execPath, [COMMAND, '--prompt', 'x', '--out', 'never-written.png'], { encoding: 'utf8', env });
+  assert.equal(status, 1);
+  assert.match(stderr, /CHROMIUM names \/nowhere\/chromium/);
+});
+
+test('serve refuses what is no port and no folder', () => {
+  const serve = fileURLToPath(new URL('./serve.mjs', import.meta.url));
+  for (const args of [['--port', ''], ['--port', '99999'], ['--port', '0', '--dir', '/nowhere']]) {
+    const { status, stderr } = spawnSync(process.execPath, [serve, ...args], { encoding: 'utf8', timeout: 5000 });
+    assert.equal(status, 2, args.join(' '));
+    assert.match(stderr, /usage: serve/);
+  }
 });
 
 test('.npy: header, alignment, data', () => {

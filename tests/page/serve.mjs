@@ -1,4 +1,5 @@
 /** Serves the page: `node serve.mjs [--port 8080] [--dir www]`. */
+import { existsSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -13,7 +14,8 @@ function readArguments() {
       options: { port: { type: 'string', default: '8080' }, dir: { type: 'string', default: WWW }, help: { type: 'boolean' } },
     });
     const port = Number(values.port);
-    if (!Number.isInteger(port) || port < 0 || port > 65_535) throw new Error(`--port ${values.port} is not a port`);
+    if (values.port.trim() === '' || !Number.isInteger(port) || port < 0 || port > 65_535) throw new Error(`--port ${values.port} is not a port`);
+    if (!existsSync(values.dir) || !statSync(values.dir).isDirectory()) throw new Error(`--dir ${values.dir} is not a folder`);
     return { ...values, port };
   } catch (error) {
     console.error(`${error.message}\n${USAGE}`);
