@@ -188,7 +188,7 @@ cmd_generate() {
 test_native() {
   # On its own: its test dependencies would change features under burn, which would be compiled once more.
   cargo test -p weights-loader
-  cargo test -p latent-canvas -p latent-canvas-tests --features latent-canvas-tests/burn
+  cargo test -p latent-canvas -p latent-canvas-tests --features latent-canvas-tests/burn,latent-canvas/cli
 }
 
 test_browser() {
@@ -222,7 +222,7 @@ cmd_check() {
   timed "JavaScript syntax" check_javascript
   timed "rustfmt" cargo fmt --all --check
   timed "clippy: weights-loader" cargo clippy -p weights-loader --all-targets -- -D warnings
-  timed "clippy: without burn" cargo clippy -p latent-canvas -- -D warnings
+  timed "clippy: without burn" cargo clippy -p latent-canvas --features cli -- -D warnings
   timed "clippy: with burn" cargo clippy -p latent-canvas -p latent-canvas-tests \
     --features latent-canvas-tests/burn --all-targets -- -D warnings
   timed "clippy: wasm, without burn" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -- -D warnings
@@ -282,6 +282,12 @@ list_model_files() {
   done | LC_ALL=C sort
 }
 
+# From the configs alone: no weights, no GPU.
+cmd_plan() {
+  need_rust
+  exec cargo run --quiet -p latent-canvas --features cli --bin plan -- "$@"
+}
+
 cmd_help() {
   cat <<'HELP'
 ./build.sh serve                 build and serve the page on http://127.0.0.1:8080 (PORT=... changes it)
@@ -289,6 +295,7 @@ cmd_help() {
 ./build.sh test                  all tests: native, in Chromium, of the page
 ./build.sh check                 formatting, lints, documentation, the rules of the tree
 ./build.sh golden                make the fixtures of tests/golden again (Python; not needed to test)
+./build.sh plan OPTIONS          print the GPU memory a model takes at a size, as JSON; `plan --help` lists the options
 ./build.sh manifest DIR          write DIR/manifest.json for a diffusers folder
 HELP
 }
@@ -296,7 +303,7 @@ HELP
 command=${1:-help}
 if [[ $# -gt 0 ]]; then shift; fi
 case $command in
-  serve | generate | test | check | golden | manifest | help) "cmd_$command" "$@" ;;
+  serve | generate | test | check | golden | plan | manifest | help) "cmd_$command" "$@" ;;
   -h | --help) cmd_help ;;
   *) cmd_help >&2; die "there is no command $command" ;;
 esac

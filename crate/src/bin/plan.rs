@@ -62,7 +62,6 @@ struct Report<'a> {
     model: &'a str,
     width: usize,
     height: usize,
-    activations: &'static str,
     steps: usize,
     budget_bytes: Option<u64>,
     verdict: Verdict,
@@ -115,7 +114,12 @@ fn run() -> Result<bool, String> {
         let plan = ModelPlan::new(&configs, &request).map_err(|error| error.to_string())?;
         let verdict = plan.memory.fits(&request.limits, arguments.budget_bytes);
         let fits = verdict.fits;
-        if fits || best.is_none() {
+        // where nothing fits, the smallest is the one to speak of
+        if fits
+            || best
+                .as_ref()
+                .is_none_or(|(_, b)| verdict.peak_bytes < b.peak_bytes)
+        {
             best = Some((plan.memory, verdict));
         }
         if fits {
@@ -130,10 +134,6 @@ fn run() -> Result<bool, String> {
         model: &arguments.model,
         width,
         height,
-        activations: match arguments.activations {
-            Precision::F32 => "f32",
-            Precision::F16 => "f16",
-        },
         steps: arguments.steps,
         budget_bytes: arguments.budget_bytes,
         verdict,
@@ -243,4 +243,49 @@ fn configs(model: &str) -> Result<ModelConfigs, String> {
         })
     };
     parse(&texts).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn budgets_have_units() {
+        assert_eq!(bytes("133MB"), Ok(133_000_000));
+        assert_eq!(bytes("900 MiB"), Ok(900 << 20));
+        assert_eq!(bytes("1.5GiB"), Ok(3 << 29));
+        assert_eq!(bytes("1024"), Ok(1024));
+        for wrong in ["", "MB", "-1MB", "12XB", "NaN", "inf"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn named_models_are_read_and_others_are_told_why_not() {
+        for named in NAMED {
+            assert!(configs(named.name).is_ok(), "{}", named.name);
+        }
+        assert!(configs("sdxl").unwrap_err().contains("not supported"));
+        let message = configs("no/such/folder").unwrap_err();
+        assert!(message.contains("model_index.json"), "{message}");
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        let parse_all = |list: &[&str]| parse(lexopt::Parser::from_args(list.iter().copied()));
+        let arguments = parse_all(&["--model", "sd15", "--width=640", "--budget", "1GB"]);
+        let arguments = arguments.unwrap().unwrap();
+        assert_eq!(arguments.size, [Some(640), None]);
+        assert_eq!(arguments.budget_bytes, Some(1_000_000_000));
+        assert!(parse_all(&["--help"]).unwrap().is_none());
+        for wrong in [
+            &["--width", "512"][..],
+            &["--model", "sd15", "--width", "big"],
+            &["--model", "sd15", "--activations", "f8"],
+            &["--model", "sd15", "--colour"],
+        ] {
+            assert!(parse_all(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

@@ -81,7 +81,7 @@ impl ModelPlan {
             .map(|plan| StageMemory::new(plan, limits))
             .to_vec();
         Ok(Self {
-            memory: MemoryPlan::new(*guidance, stages),
+            memory: MemoryPlan::new(*guidance, options.activations, stages),
             text_encoder,
             unet,
             vae_decoder,

@@ -3,13 +3,13 @@
 //! Counted is what the engine creates itself: buffers of weights, the arena, and the staging buffers. What a browser or a driver
 //! takes beside that (its own upload staging, compiled pipelines) is not in its hands and not in these figures.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{
     Plan,
     program::{Dispatch, macs},
 };
-use crate::kernels::{Limits, Tuning};
+use crate::kernels::{Limits, Precision, Tuning};
 
 /// How classifier-free guidance runs the UNet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -266,6 +266,9 @@ pub struct Peak {
 pub struct MemoryPlan {
     /// How guidance runs.
     pub guidance: Guidance,
+    /// How activations are stored.
+    #[serde(serialize_with = "name")]
+    pub activations: Precision,
     /// Each stage.
     pub stages: Vec<StageMemory>,
     /// The peak with all weights resident.
@@ -296,7 +299,7 @@ pub struct Verdict {
 impl MemoryPlan {
     /// Adds up the stages, given in the order in which they run.
     #[must_use]
-    pub fn new(guidance: Guidance, stages: Vec<StageMemory>) -> Self {
+    pub fn new(guidance: Guidance, activations: Precision, stages: Vec<StageMemory>) -> Self {
         let all_weights: u64 = stages.iter().map(|stage| stage.weights_bytes).sum();
         let peak = |weights: fn(&StageMemory, u64) -> u64| {
             stages
@@ -322,6 +325,7 @@ impl MemoryPlan {
         };
         Self {
             guidance,
+            activations,
             all_stages: peak(|_, all| all),
             stage_by_stage: peak(|stage, _| stage.weights_bytes),
             largest_binding_bytes: stages
@@ -381,41 +385,34 @@ impl MemoryPlan {
     }
 
     fn refusal(&self, limits: &Limits) -> Option<Verdict> {
-        let refused = |reason: String, remedy: &str| {
+        let refused = |reason: String| {
             Some(Verdict {
                 fits: false,
                 residency: None,
                 peak_bytes: self.stage_by_stage.peak_bytes,
                 reason,
-                remedy: remedy.to_owned(),
+                remedy: self.smaller("a GPU with larger limits"),
             })
         };
-        let smaller = "Choose a smaller width and height, float16 activations, or a GPU that offers larger limits.";
         for stage in &self.stages {
             let (name, binding) = (stage.stage, &stage.largest_binding);
             if binding.bytes > limits.max_storage_buffer_binding_bytes {
-                return refused(
-                    format!(
-                        "The {name} binds {} at once ({}), and this GPU's limit is {}.",
-                        mib(binding.bytes),
-                        binding.call,
-                        mib(limits.max_storage_buffer_binding_bytes)
-                    ),
-                    smaller,
-                );
+                return refused(format!(
+                    "The {name} binds {} at once ({}), and this GPU's limit is {}.",
+                    mib(binding.bytes),
+                    binding.call,
+                    mib(limits.max_storage_buffer_binding_bytes)
+                ));
             }
             if stage.largest_buffer_bytes > limits.max_buffer_bytes {
-                return refused(
-                    format!(
-                        "The {name} needs a buffer of {}, and this GPU's limit is {}.",
-                        mib(stage.largest_buffer_bytes),
-                        mib(limits.max_buffer_bytes)
-                    ),
-                    smaller,
-                );
+                return refused(format!(
+                    "The {name} needs a buffer of {}, and this GPU's limit is {}.",
+                    mib(stage.largest_buffer_bytes),
+                    mib(limits.max_buffer_bytes)
+                ));
             }
             if let Some(why) = &stage.refused {
-                return refused(format!("The {name} cannot run: {why}"), smaller);
+                return refused(format!("The {name} cannot run: {why}"));
             }
         }
         None
@@ -429,11 +426,30 @@ impl MemoryPlan {
                 mib(peak.weights_bytes)
             );
         }
-        if self.guidance == Guidance::OneBatch {
-            return "Run guidance in two passes, choose float16 activations, or a smaller width and height.".to_owned();
-        }
-        "Choose float16 activations, or a smaller width and height.".to_owned()
+        let passes = match self.guidance {
+            Guidance::OneBatch if peak.stage == "unet" => "guidance in two passes",
+            Guidance::OneBatch | Guidance::TwoPasses | Guidance::Off => "",
+        };
+        self.smaller(passes)
     }
+
+    /// What makes activations smaller, and one thing more.
+    fn smaller(&self, more: &str) -> String {
+        let mut list = vec!["a smaller width and height"];
+        if self.activations == Precision::F32 {
+            list.push("float16 activations");
+        }
+        list.extend(Some(more).filter(|more| !more.is_empty()));
+        format!("Choose {}.", list.join(", or "))
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn name<S: Serializer>(precision: &Precision, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match precision {
+        Precision::F32 => "f32",
+        Precision::F16 => "f16",
+    })
 }
 
 #[allow(clippy::cast_precision_loss)]
