@@ -29,7 +29,7 @@ mod native {
         let gpu = Gpu::get();
         println!("{}", gpu.adapter);
         println!(
-            "{:44} {:5} {:>9} {:>9} {:>9}",
+            "{:44} {:7} {:>9} {:>9} {:>9}",
             "kernel", "tile", "ms", "GFLOP/s", "per CPU s"
         );
         for (name, kernel) in kernels() {
@@ -38,15 +38,13 @@ mod native {
                 continue;
             }
             let tiles = match kernel {
-                Kernel::Gemm(_) | Kernel::Attention(_) | Kernel::Conv2d(_) => {
-                    &[Tile::Large, Tile::Small][..]
-                }
+                Kernel::Gemm(_) | Kernel::Attention(_) | Kernel::Conv2d(_) => &Tile::ALL[..],
                 _ => &[Tile::Large],
             };
             for tile in tiles {
                 let flash =
                     matches!(kernel, Kernel::Attention(args) if args.form == AttentionForm::Flash);
-                if flash && *tile == Tile::Small {
+                if flash && *tile != Tile::Large {
                     continue;
                 }
                 let case = Case {
@@ -65,8 +63,8 @@ mod native {
                 let cpu = ((busy - idle) / TIMES as f64).max(1e-9);
                 let work = 2.0 * kernel.macs() as f64 / 1e9;
                 println!(
-                    "{name:44} {:5} {:9.2} {:9.2} {:9.2}",
-                    tile.side(),
+                    "{name:44} {:7} {:9.2} {:9.2} {:9.2}",
+                    format!("{tile:?}"),
                     wall * 1e3,
                     work / wall,
                     work / cpu

@@ -1,7 +1,7 @@
 //! Launches of attention: sliced (scores, softmax, values for each head and slice of queries) or flash.
 
 use super::{
-    AttentionArgs, AttentionForm, Launch, Limits, Precision, Role,
+    AttentionArgs, AttentionForm, Launch, Limits, Precision, Role, Tile,
     gemm::{PRECISION, TILE},
     launch::{
         Builder, IN, OUT, Tuning, fold_groups, left_names, out_unit, reduce_names, tile_names,
@@ -123,11 +123,7 @@ fn scores(args: &AttentionArgs, slice: &Slice, tuning: Tuning) -> Launch {
             word(args.keys.div_ceil(4)),
             scale(args).to_bits(),
         ],
-        [
-            word(args.keys.div_ceil(tile.side())),
-            word(slice.rows.div_ceil(tile.side())),
-            1,
-        ],
+        grid(tile, slice.rows, args.keys),
     )
 }
 
@@ -173,11 +169,7 @@ fn values(args: &AttentionArgs, slice: &Slice, tuning: Tuning) -> Launch {
             args.keys.div_ceil(4),
         ]
         .map(word),
-        [
-            word(args.head_dim.div_ceil(tile.side())),
-            word(slice.rows.div_ceil(tile.side())),
-            1,
-        ],
+        grid(tile, slice.rows, args.head_dim),
     )
 }
 
@@ -232,6 +224,11 @@ fn flash(args: &AttentionArgs) -> Launch {
             word(args.batch),
         ],
     )
+}
+
+fn grid(tile: Tile, rows: usize, columns: usize) -> [u32; 3] {
+    let [x, y] = tile.grid(rows, columns);
+    [word(x), word(y), 1]
 }
 
 fn scale(args: &AttentionArgs) -> f32 {

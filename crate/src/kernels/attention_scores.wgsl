@@ -31,9 +31,9 @@ fn a4(row: Row, k: K) -> vec4<f32> {
 //! end
   return vec4<f32>($IN_JOIN);
 }
-fn b4(column: Column, k: K) -> vec4<f32> {
+fn b4(column: Column, quad: u32) -> vec4<f32> {
 //! each i IN_PIECES
-  let c$i = k.quad * ${IN_PIECES}u + ${i}u;
+  let c$i = quad * ${IN_PIECES}u + ${i}u;
   let ok$i = column.ok & (c$i < params.units);
   let v$i = select($IN_V(), from_${IN_NAME}(key[select(0u, column.at + c$i, ok$i)]), ok$i);
 //! end

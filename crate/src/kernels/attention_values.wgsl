@@ -35,8 +35,8 @@ fn one(at: u32, ok: bool) -> f32 {
   return select(0.0, value[origin], ok);
 //! end
 }
-fn b4(column: Column, k: K) -> vec4<f32> {
-  let key = k.quad * 4u;
+fn b4(column: Column, quad: u32) -> vec4<f32> {
+  let key = quad * 4u;
   let at = column.at + key * params.channels;
   return vec4<f32>(
     one(at, column.ok & (key < params.keys)),

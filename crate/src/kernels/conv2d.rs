@@ -36,10 +36,7 @@ pub(super) fn launches(args: &Conv2dArgs, limits: &Limits, tuning: Tuning) -> Ve
         epilogue,
         m: args.m(),
         k_slices: args.k_slices,
-        grid: [
-            args.channels_out.div_ceil(tile.side()),
-            args.m().div_ceil(tile.side()),
-        ],
+        grid: tile.grid(args.m(), args.channels_out),
     };
     let params = params(args, args.channels_in / 4, padded_k(args.k()) / 4);
     product.launches(Builder::new(&operands), &params, tile, limits)

@@ -60,7 +60,7 @@ fn a4(row: Row, k: K) -> vec4<f32> {
 //! end
   return select(vec4<f32>(), from_${IN_NAME}(input[select(0u, (row.picture + place) * params.quads + k.channel, ok)]), ok);
 }
-fn b4(column: Column, k: K) -> vec4<f32> {
-  let ok = column.ok & (k.quad < params.weight_stride);
-  return select(vec4<f32>(), from_f16x4(weight[select(0u, column.at + k.quad, ok)]), ok);
+fn b4(column: Column, quad: u32) -> vec4<f32> {
+  let ok = column.ok & (quad < params.weight_stride);
+  return select(vec4<f32>(), from_f16x4(weight[select(0u, column.at + quad, ok)]), ok);
 }

@@ -8,9 +8,10 @@ use super::{
 
 pub(super) const PRECISION: &str = include_str!("precision.wgsl");
 pub(super) const FUNCTIONS: &str = include_str!("functions.wgsl");
-pub(super) const TILE: &str = include_str!("tile.wgsl");
 pub(super) const EPILOGUE: &str = include_str!("epilogue.wgsl");
 const SPLIT_K: &str = include_str!("split_k.wgsl");
+/// The part of a source that is the tile.
+pub(super) const TILE: &str = include_str!("tile.wgsl");
 const GEMM: &str = include_str!("gemm.wgsl");
 
 pub(super) fn launches(args: &GemmArgs, limits: &Limits, tuning: Tuning) -> Vec<Launch> {
@@ -44,7 +45,7 @@ pub(super) fn launches(args: &GemmArgs, limits: &Limits, tuning: Tuning) -> Vec<
         },
         m: args.m,
         k_slices: args.k_slices,
-        grid: [columns.div_ceil(tile.side()), args.m.div_ceil(tile.side())],
+        grid: tile.grid(args.m, columns),
     };
     let stages = args.k.div_ceil(16).div_ceil(args.k_slices.max(1));
     let params = [

@@ -9,20 +9,39 @@ use crate::{Error, Result};
 /// Size of the tile of a matrix product. It changes the speed and not one bit of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tile {
-    /// 64 x 64 outputs by 256 threads.
+    /// 64 x 64 outputs by 256 threads, 4 x 4 each.
     Large,
-    /// 32 x 32 outputs by 64 threads: more workgroups, for small products.
+    /// 32 x 32 outputs by 64 threads, 4 x 4 each: more workgroups, for small products.
     Small,
+    /// 64 x 64 outputs by 64 threads, 8 x 8 each: half the reads of workgroup memory, twice the registers. For adapters that are
+    /// software on a CPU, where such a read is slow and registers are many.
+    Wide,
 }
 
 impl Tile {
-    /// Outputs along a side.
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Large, Self::Small, Self::Wide];
+
+    /// Rows and columns of the outputs.
     #[must_use]
     pub const fn side(self) -> usize {
         match self {
-            Self::Large => 64,
+            Self::Large | Self::Wide => 64,
             Self::Small => 32,
         }
+    }
+
+    /// Rows and columns of one thread.
+    const fn per_thread(self) -> usize {
+        match self {
+            Self::Large | Self::Small => 4,
+            Self::Wide => 8,
+        }
+    }
+
+    /// Tiles along the columns and along the rows of a product.
+    pub(super) fn grid(self, rows: usize, columns: usize) -> [usize; 2] {
+        [columns.div_ceil(self.side()), rows.div_ceil(self.side())]
     }
 }
 
@@ -38,10 +57,9 @@ impl Tuning {
     const WORKGROUPS_WANTED: usize = 64;
 
     pub(super) fn tile(self, m: usize, columns: usize) -> Tile {
-        let side = Tile::Large.side();
-        let large = m.div_ceil(side) * columns.div_ceil(side);
+        let [large_columns, large_rows] = Tile::Large.grid(m, columns);
         self.tile
-            .unwrap_or(if large >= Self::WORKGROUPS_WANTED && m >= side {
+            .unwrap_or(if large_columns * large_rows >= Self::WORKGROUPS_WANTED {
                 Tile::Large
             } else {
                 Tile::Small
@@ -304,14 +322,16 @@ impl Epilogue {
     }
 }
 
-/// Names of the tile itself.
+/// Names of `tile.wgsl`.
 pub(super) fn tile_names(builder: Builder, tile: Tile) -> Builder {
-    let side = tile.side() / 4;
+    let side = tile.side() / tile.per_thread();
     let rows_per_pass = side * side / 4;
     builder
         .set("TILE", tile.side())
         .set("TILE_WORDS", tile.side() * 5)
         .set("SIDE", side)
+        .set("ROWS", tile.per_thread())
+        .set("COLUMN_QUADS", tile.per_thread() / 4)
         .set("ROWS_PER_PASS", rows_per_pass)
         .set("PASSES", tile.side() / rows_per_pass)
 }

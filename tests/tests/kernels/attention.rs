@@ -3,7 +3,7 @@ use latent_canvas::kernels::{
 };
 use latent_canvas_tests::kernel_case::Case;
 
-use super::{PRECISIONS, TILES, tolerance};
+use super::{PRECISIONS, tolerance};
 
 const PLAIN: AttentionArgs = AttentionArgs {
     batch: 2,
@@ -137,7 +137,7 @@ fn slices_do_not_change_a_bit() {
         case.gpu()
     };
     let whole = slice(35, Tile::Large);
-    for tile in TILES {
+    for tile in Tile::ALL {
         for rows in [1, 7, 16, 35] {
             assert!(slice(rows, tile) == whole, "slices of {rows}, {tile:?}");
         }

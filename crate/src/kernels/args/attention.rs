@@ -55,7 +55,7 @@ impl AttentionArgs {
     /// Multiply-adds of both products. The causal mask is not subtracted.
     #[must_use]
     pub const fn macs(&self) -> u64 {
-        2 * (self.batch * self.num_heads * self.head_dim) as u64 * (self.queries * self.keys) as u64
+        2 * (self.batch * self.num_heads * self.head_dim * self.queries) as u64 * self.keys as u64
     }
 
     /// The operands in binding order.
