@@ -23,7 +23,11 @@ export class Controls {
     this.#message.part = 'message';
     this.#message.setAttribute('role', 'status');
     this.root.append(this.#button, this.#bar, this.#message);
-    this.#button.addEventListener('click', () => (this.#bar.hidden ? onStart() : onCancel()));
+    this.#button.addEventListener('click', (event) => {
+      if (this.#bar.hidden) onStart();
+      // The second half of a double click that started it is no wish to cancel.
+      else if (event.detail < 2) onCancel();
+    });
     this.showState('idle');
   }
 

@@ -8,6 +8,8 @@ const EXAMPLES = ['red apple, flat style', '3d owl', 'a frog', 'rocket', 'blue h
 /** Writing to the page takes time from the engine; people do not read faster. */
 const REDRAW_INTERVAL_MS = 250;
 const TOKEN_COUNT_DELAY_MS = 400;
+/** Characters of an unused end of the prompt that are shown: somebody may paste a book. */
+const CUT_SHOWN = 300;
 
 const $ = (id) => document.getElementById(id);
 const form = $('form');
@@ -115,9 +117,10 @@ function showError({ detail: { code, message } }) {
 
 function showTokens(tokens) {
   $('tokens').textContent = tokens ? `${tokens.count} of ${tokens.limit} tokens` : '';
-  const cut = tokens?.truncatedText;
-  $('cut').hidden = !cut;
-  $('cut').textContent = cut ? `The prompt is too long for the model; this part is not used: “${cut}”` : '';
+  const cut = tokens?.truncatedText ?? '';
+  const shown = cut.length > CUT_SHOWN ? `${cut.slice(0, CUT_SHOWN)}…` : cut;
+  $('cut').hidden = cut === '';
+  $('cut').textContent = cut ? `The prompt is too long for the model; this part is not used: “${shown}”` : '';
 }
 
 /** Counting needs the tokenizer of the loaded model; while a picture is drawn the engine has no time for it. */
@@ -187,7 +190,10 @@ form.addEventListener('submit', (event) => {
 form.noValidate = true;
 document.querySelector('main').addEventListener('keydown', onKey);
 prompt.addEventListener('input', countTokensSoon);
-$('cancel').addEventListener('click', cancel);
+$('cancel').addEventListener('click', (event) => {
+  // It takes the place of the button before it: the second half of a double click there is no wish to cancel.
+  if (event.detail < 2) cancel();
+});
 $('random-seed').addEventListener('click', () => setValue('seed', '-1'));
 $('reuse-seed').addEventListener('click', () => setValue('seed', String(lastSeed)));
 $('save').addEventListener('click', () => picture.download());
