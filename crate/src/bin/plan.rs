@@ -1,10 +1,17 @@
 //! `plan`: prints, as JSON, the GPU memory a model takes at a size. Reads configs only: no weights, no GPU, no network.
 
-use std::{ffi::OsString, fs, path::Path, process::ExitCode};
+use std::{
+    ffi::OsString,
+    fmt::Write as _,
+    fs,
+    io::{ErrorKind, Write as _, stdout},
+    path::Path,
+    process::ExitCode,
+};
 
 use latent_canvas::{
     config::{ClipTextConfig, UNetConfig, VaeConfig, check_model_index},
-    engine::plan::{Guidance, LowerOptions, MemoryPlan, Verdict},
+    engine::plan::{Guidance, LowerOptions, MemoryPlan, Plan, Verdict},
     kernels::{Limits, Precision},
     models::plan::{ModelConfigs, ModelPlan, PlanRequest},
 };
@@ -21,6 +28,8 @@ Exits with 0 where the model fits, with 3 where it does not.
   --budget BYTES          most memory to take: 133MB, 1.8GiB, 900MiB or a number of bytes
   --activations f16|f32   how activations are stored; f16 without it
   --guidance HOW          off, one-batch, two-passes, or auto: one batch where it fits, else two passes
+  --ops STAGE             instead of JSON, list the calls of text_encoder, unet or vae_decoder in their order:
+                          million multiply-adds, MiB of activations bound, kernel, operations, module
   --steps N               steps of the schedule, whose time embeddings are computed beforehand; 20 without it
 ";
 
@@ -75,6 +84,7 @@ struct Arguments {
     activations: Precision,
     guidance: Option<Guidance>,
     steps: usize,
+    ops: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -89,7 +99,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<bool, String> {
     let Some(arguments) = parse(lexopt::Parser::from_env()).map_err(|e| e.to_string())? else {
-        print!("{HELP}");
+        print(HELP)?;
         return Ok(true);
     };
     let configs = configs(&arguments.model)?;
@@ -99,7 +109,7 @@ fn run() -> Result<bool, String> {
         Some(guidance) => vec![guidance],
         None => vec![Guidance::OneBatch, Guidance::TwoPasses],
     };
-    let mut best: Option<(MemoryPlan, Verdict)> = None;
+    let mut best: Option<(ModelPlan, Verdict)> = None;
     for guidance in choices {
         let request = PlanRequest {
             width,
@@ -120,7 +130,7 @@ fn run() -> Result<bool, String> {
                 .as_ref()
                 .is_none_or(|(_, b)| verdict.peak_bytes < b.peak_bytes)
         {
-            best = Some((plan.memory, verdict));
+            best = Some((plan, verdict));
         }
         if fits {
             break;
@@ -130,6 +140,14 @@ fn run() -> Result<bool, String> {
         return Err("there was nothing to plan".to_owned());
     };
     let fits = verdict.fits;
+    if let Some(stage) = &arguments.ops {
+        for plan in [&plan.text_encoder, &plan.unet, &plan.vae_decoder] {
+            if plan.graph.name == stage {
+                print(&list_calls(plan))?;
+            }
+        }
+        return Ok(fits);
+    }
     let report = Report {
         model: &arguments.model,
         width,
@@ -137,11 +155,53 @@ fn run() -> Result<bool, String> {
         steps: arguments.steps,
         budget_bytes: arguments.budget_bytes,
         verdict,
-        plan,
+        plan: plan.memory,
     };
     let json = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
-    println!("{json}");
+    print(&format!("{json}\n"))?;
     Ok(fits)
+}
+
+/// One line a call, those that run once a picture first.
+#[allow(clippy::cast_precision_loss)]
+fn list_calls(plan: &Plan) -> String {
+    let program = &plan.program;
+    let mut list = String::new();
+    for (when, calls) in [
+        ("schedule", &program.schedule),
+        ("image", &program.image),
+        ("step", &program.step),
+    ] {
+        for call in calls {
+            let bound: u64 = call
+                .arena()
+                .map(|(slot, ..)| program.slot(slot).bytes)
+                .sum();
+            let nodes = call
+                .nodes
+                .iter()
+                .map(|&node| plan.graph.nodes[node].op.name());
+            // writing to a String cannot fail
+            let _ = writeln!(
+                list,
+                "{when:8} {:10.2} {:8.2} {:12} {:30} {}",
+                call.kernel.macs() as f64 / 1e6,
+                bound as f64 / f64::from(1 << 20),
+                call.kernel.name(),
+                nodes.collect::<Vec<_>>().join("+"),
+                call.module
+            );
+        }
+    }
+    list
+}
+
+/// Writes to standard output; a reader that has seen enough (`head`) is no error.
+fn print(text: &str) -> Result<(), String> {
+    match stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.to_string()),
+        _ => Ok(()),
+    }
 }
 
 fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error> {
@@ -153,6 +213,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error>
         activations: Precision::F16,
         guidance: None,
         steps: 20,
+        ops: None,
     };
     while let Some(argument) = parser.next()? {
         match argument {
@@ -162,6 +223,11 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error>
             Long("height") => arguments.size[1] = Some(parser.value()?.parse()?),
             Long("budget") => arguments.budget_bytes = Some(parser.value()?.parse_with(bytes)?),
             Long("steps") => arguments.steps = parser.value()?.parse()?,
+            Long("ops") => {
+                let stages = ["text_encoder", "unet", "vae_decoder"];
+                let stages = stages.map(|stage| (stage, stage));
+                arguments.ops = Some(choice(parser.value()?, &stages)?.to_owned());
+            }
             Long("activations") => {
                 arguments.activations = choice(
                     parser.value()?,

@@ -5,6 +5,7 @@
 //! (places) -> `verify` (the proof) -> `memory_plan` (the promise).
 
 pub mod arena;
+mod choose;
 mod fuse;
 pub mod graph;
 mod in_place;
