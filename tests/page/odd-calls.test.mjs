@@ -74,7 +74,8 @@ test('a cancel at any moment between two turns of the loop takes effect at once,
   const page = await open();
   const waits = await page.evaluate(async () => {
     const [one, two] = document.querySelectorAll('latent-canvas');
-    one.prompt = two.prompt = 'x';
+    one.prompt = two.prompt = 'slow';
+    one.engine = two.engine = 'cpu';
     await Promise.all([one.load(), two.load()]);
     const waits = [];
     for (let turns = 0; turns < 12; turns += 1) {
