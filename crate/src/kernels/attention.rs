@@ -175,33 +175,16 @@ fn values(args: &AttentionArgs, slice: &Slice, tuning: Tuning) -> Launch {
 
 fn flash(args: &AttentionArgs) -> Launch {
     let quads = args.head_dim / 4;
-    // about sixteen quads of queries and as many of outputs fit a thread's registers
-    let team = match quads {
-        0..=16 => 1,
-        17..=32 => 2,
-        _ => 4,
-    };
-    let part = quads.div_ceil(team);
-    let stride = part * team;
-    // 16 KiB hold keys, values and, for a team, 4 KiB of parts of scores
-    let keys = match stride {
-        0..=12 => 32,
-        13..=20 => 16,
-        21..=23 => 16,
-        _ => 8,
-    };
-    let queries = 64 / team;
+    // 16 KiB hold 32 x 32 weights, their shares, and the values of 16 keys; with padding against bank conflicts up to 128 channels
+    let value_stride = if args.head_dim <= 128 { 5 } else { 4 };
     let builder = Builder::new(&args.operands())
         .stored(IN, args.precision, 4)
+        .stored(OUT, args.precision, 2)
         .set("QUADS", quads)
-        .set("PART", part)
-        .set("TEAM", team)
-        .set("TEAMWORK", team > 1)
-        .set("STRIDE", stride)
-        .set("KEYS", keys)
-        .set("TILE", keys * stride)
+        .set("PAIRS", (2 * quads).div_ceil(8))
+        .set("VALUE_STRIDE", value_stride)
+        .set("TILES", (2 * 32 * 5).max(args.head_dim * value_stride))
         .set("CAUSAL", args.causal)
-        .set("FIRST", if args.in_place { "output" } else { "query" })
         .bind(Role::Query, "QUERY", "B_QUERY")
         .bind(Role::Key, "KEY", "B_KEY")
         .bind(Role::Value, "VALUE", "B_VALUE")
@@ -213,13 +196,11 @@ fn flash(args: &AttentionArgs) -> Launch {
         &[
             word(args.queries),
             word(args.keys),
-            word(args.num_heads),
             word(args.num_heads * quads),
-            word(args.queries.div_ceil(queries)),
             (scale(args) * std::f32::consts::LOG2_E).to_bits(),
         ],
         [
-            word(args.queries.div_ceil(queries)),
+            word(args.queries.div_ceil(32)),
             word(args.num_heads),
             word(args.batch),
         ],
