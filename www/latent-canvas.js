@@ -44,7 +44,8 @@ export class LatentCanvas extends Base {
   static define(tag = 'latent-canvas') {
     if (!globalThis.customElements) return;
     const existing = customElements.get(tag);
-    if (!existing) customElements.define(tag, this);
+    // A registry takes a class only once, so every other name gets one of its own.
+    if (!existing) customElements.define(tag, tag === 'latent-canvas' ? this : class extends this {});
     else if (existing.version !== this.version) {
       console.warn(`<${tag}> is already defined with version ${existing.version}; version ${this.version} is not used. Load one of them only.`);
     }

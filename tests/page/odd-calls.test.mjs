@@ -135,7 +135,31 @@ describe('models that are no folder are refused before a worker starts', () => {
   }
 });
 
+test('the element under a second name', async () => {
+  const page = await open();
+  const seen = await page.evaluate(async () => {
+    const { LatentCanvas } = await import('/latent-canvas.js');
+    LatentCanvas.define('my-canvas');
+    LatentCanvas.define('my-canvas');
+    const element = document.body.appendChild(document.createElement('my-canvas'));
+    const { width } = await element.generate({ prompt: 'x' });
+    return [width, customElements.get('latent-canvas') === LatentCanvas];
+  });
+  assert.deepEqual(seen, [64, true]);
+  await page.context().close();
+});
+
 describe('the page', () => {
+  test('without its script it says so, with it never', async () => {
+    const page = await open('');
+    assert.equal(await page.locator('.not-running').isVisible(), false);
+    await page.context().close();
+    site.faults.push({ match: 'main.js', status: 404 });
+    const dead = await openPage(browser.current, site.url);
+    site.faults.length = 0;
+    await dead.locator('.not-running').waitFor({ state: 'visible', timeout: 8000 });
+    await dead.context().close();
+  });
   test('a double click on Generate draws', async () => {
     const page = await open('');
     await page.dblclick('#generate');
