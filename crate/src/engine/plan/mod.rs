@@ -7,6 +7,8 @@
 pub mod arena;
 mod choose;
 mod fuse;
+#[cfg(feature = "plan")]
+pub mod gpu;
 pub mod graph;
 mod in_place;
 pub mod layout;
@@ -16,9 +18,15 @@ pub mod memory_plan;
 pub mod options;
 pub mod program;
 pub mod recorder;
+#[cfg(feature = "plan")]
+pub mod replay;
+#[cfg(feature = "plan")]
+mod signal;
 mod storage;
 mod verify;
 
+#[cfg(feature = "plan")]
+pub use gpu::{Gpu, GpuBuffer, GpuMemory};
 pub use graph::{Graph, Node, Op, Rate, ValueId, WeightId, WeightInfo};
 pub use layout::{ArenaLayout, WeightLayout};
 pub use lower::lower;
@@ -26,6 +34,8 @@ pub use memory_plan::{Guidance, MemoryPlan, Peak, Residency, StageMemory, Verdic
 pub use options::{AttentionChoice, Fusions, LowerOptions};
 pub use program::{Dispatch, Keep, Place, Port, Program, Slot, SlotId};
 pub use recorder::{Recorder, Symbolic};
+#[cfg(feature = "plan")]
+pub use replay::{CountedBytes, Network, ReplayOptions};
 pub use verify::{PlanFault, verify};
 
 use crate::{Error, Result, kernels::Limits};

@@ -1,0 +1,556 @@
+//! The GPU that plans run on: a device with the limits that were asked for, buffers that are counted and destroyed, pipelines that are made
+//! once, and errors that arrive later than the call that caused them.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::signal::{Signal, signal};
+use crate::{
+    Error, Result,
+    kernels::{Launch, Limits, Storage},
+};
+
+#[cfg(target_family = "wasm")]
+const BACKENDS: wgpu::Backends = wgpu::Backends::BROWSER_WEBGPU;
+#[cfg(not(target_family = "wasm"))]
+const BACKENDS: wgpu::Backends = wgpu::Backends::PRIMARY;
+
+/// Submissions that may wait in the queue: one runs, the next is there when it ends. More would only make a cancel slower.
+const MAX_IN_FLIGHT: usize = 2;
+
+/// Largest piece of one `write_buffer`: larger ones get a staging buffer of their own in Chrome.
+const WRITE_BYTES: usize = 4 << 20;
+
+/// A device and everything that is made once for it.
+#[derive(Debug)]
+pub struct Gpu {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    limits: Limits,
+    adapter: String,
+    is_software: bool,
+    memory: Arc<GpuMemory>,
+    fault: Fault,
+    pipelines: Mutex<HashMap<PipelineKey, Pipeline>>,
+    in_flight: Mutex<VecDeque<(wgpu::SubmissionIndex, Signal<()>)>>,
+}
+
+/// Bytes of the buffers of one device.
+#[derive(Debug, Default)]
+pub struct GpuMemory {
+    live: AtomicU64,
+    peak: AtomicU64,
+}
+
+impl GpuMemory {
+    /// Bytes of the buffers that are there.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// The most that were ever there at once.
+    #[must_use]
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: u64) {
+        let live = self.live.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(live, Ordering::Relaxed);
+    }
+
+    fn remove(&self, bytes: u64) {
+        self.live.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A buffer that is counted, and destroyed when it is dropped: a browser frees what is only forgotten when its garbage collector wants to.
+#[derive(Debug)]
+pub struct GpuBuffer {
+    buffer: wgpu::Buffer,
+    memory: Arc<GpuMemory>,
+}
+
+impl GpuBuffer {
+    /// Its size.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.buffer.size()
+    }
+
+    /// The buffer itself.
+    #[must_use]
+    pub fn raw(&self) -> &wgpu::Buffer {
+        &self.buffer
+    }
+
+    /// A range of it, to be bound.
+    pub(super) fn range(&self, offset: u64, bytes: u64) -> wgpu::BindingResource<'_> {
+        wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+            buffer: &self.buffer,
+            offset,
+            // no operand is empty; the rest of the buffer would overlap with others
+            size: wgpu::BufferSize::new(bytes),
+        })
+    }
+}
+
+impl Drop for GpuBuffer {
+    fn drop(&mut self) {
+        self.buffer.destroy();
+        self.memory.remove(self.buffer.size());
+    }
+}
+
+/// A pipeline and the layout of its only bind group.
+#[derive(Debug, Clone)]
+pub(super) struct Pipeline {
+    pub(super) pipeline: wgpu::ComputePipeline,
+    pub(super) layout: wgpu::BindGroupLayout,
+}
+
+/// Source, entry point, and how each binding is bound; the uniform of the parameters comes after them.
+type PipelineKey = (String, &'static str, Vec<u8>);
+
+/// What went wrong later than the call that caused it.
+#[derive(Debug, Clone, Default)]
+struct Fault(Arc<Mutex<Option<Error>>>);
+
+impl Fault {
+    /// The first fault stays, as later ones follow from it; but a lost device explains all others.
+    fn note(&self, error: Error) {
+        let mut fault = lock(&self.0);
+        if fault.is_none() || matches!(error, Error::DeviceLost { .. }) {
+            *fault = Some(error);
+        }
+    }
+}
+
+/// A lock whose holder may have panicked in another test; what it guards is whole at every moment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gpu {
+    /// A device of the fastest adapter, with WebGPU's default limits raised to what `needed` asks for.
+    ///
+    /// # Errors
+    /// [`Error::NoWebGpu`] when no adapter or no device is to be had; [`Error::LimitTooSmall`] when the adapter offers less than `needed`.
+    pub async fn request(needed: &Limits) -> Result<Self> {
+        let no_webgpu = |why: String| Error::NoWebGpu { why };
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+            backends: BACKENDS,
+            ..wgpu::InstanceDescriptor::new_without_display_handle()
+        });
+        let adapter = instance
+            .request_adapter(&wgpu::RequestAdapterOptions {
+                power_preference: wgpu::PowerPreference::HighPerformance,
+                ..Default::default()
+            })
+            .await
+            .map_err(|error| no_webgpu(format!("There is no WebGPU adapter ({error}).")))?;
+        let required_limits = required(needed, &adapter.limits())?;
+        let (device, queue) = adapter
+            .request_device(&wgpu::DeviceDescriptor {
+                label: Some("latent-canvas"),
+                required_limits,
+                memory_hints: wgpu::MemoryHints::MemoryUsage,
+                ..Default::default()
+            })
+            .await
+            .map_err(|error| no_webgpu(format!("The adapter gave no device ({error}).")))?;
+        let fault = Fault::default();
+        let lost = fault.clone();
+        device.set_device_lost_callback(move |reason, why| {
+            let why = if why.is_empty() {
+                format!("{reason:?}")
+            } else {
+                why
+            };
+            lost.note(Error::DeviceLost { why });
+        });
+        let uncaptured = fault.clone();
+        let memory = Arc::new(GpuMemory::default());
+        let counter = Arc::clone(&memory);
+        device.on_uncaptured_error(Arc::new(move |error| {
+            uncaptured.note(translate("gpu", error, counter.live_bytes()));
+        }));
+        let info = adapter.get_info();
+        Ok(Self {
+            device,
+            queue,
+            limits: *needed,
+            adapter: if info.name.is_empty() {
+                info.driver
+            } else {
+                info.name
+            },
+            is_software: info.device_type == wgpu::DeviceType::Cpu,
+            memory,
+            fault,
+            pipelines: Mutex::default(),
+            in_flight: Mutex::default(),
+        })
+    }
+
+    /// The limits that were asked for.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The adapter's name; a browser may keep it to itself.
+    #[must_use]
+    pub fn adapter(&self) -> &str {
+        &self.adapter
+    }
+
+    /// Whether the adapter is software on a CPU.
+    #[must_use]
+    pub fn is_software(&self) -> bool {
+        self.is_software
+    }
+
+    /// The count of all buffers.
+    #[must_use]
+    pub fn memory(&self) -> &Arc<GpuMemory> {
+        &self.memory
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &wgpu::Device {
+        &self.device
+    }
+
+    /// What went wrong since the device was made. A device with a fault is of no more use.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], [`Error::OutOfMemory`], or [`Error::Plan`] for a call that the GPU refused.
+    pub fn check(&self) -> Result<()> {
+        lock(&self.fault.0).clone().map_or(Ok(()), Err)
+    }
+
+    /// A buffer, full of zeros.
+    ///
+    /// # Errors
+    /// [`Error::LimitTooSmall`] when it is larger than a buffer may be; [`Error::OutOfMemory`] when the GPU has no more memory.
+    pub async fn buffer(
+        &self,
+        label: &str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<GpuBuffer> {
+        if bytes > self.limits.max_buffer_bytes {
+            return Err(Error::LimitTooSmall {
+                limit: "maxBufferSize".to_owned(),
+                needed: bytes,
+                available: self.limits.max_buffer_bytes,
+            });
+        }
+        let before = self.memory.live_bytes();
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(label),
+            size: bytes,
+            usage,
+            mapped_at_creation: false,
+        });
+        self.memory.add(bytes);
+        let buffer = GpuBuffer {
+            buffer,
+            memory: Arc::clone(&self.memory),
+        };
+        if scope.pop().await.is_some() {
+            return Err(Error::OutOfMemory {
+                needed_bytes: before + bytes,
+                budget_bytes: before,
+            });
+        }
+        self.check()?;
+        Ok(buffer)
+    }
+
+    /// Writes bytes to a place of a buffer, in pieces; both a multiple of 4 but for the end of `bytes`, which is padded with zeros.
+    pub(super) fn write(&self, buffer: &GpuBuffer, offset: u64, bytes: &[u8]) {
+        let (words, rest) = bytes.split_at(bytes.len() / 4 * 4);
+        for (i, piece) in words.chunks(WRITE_BYTES).enumerate() {
+            let at = offset + (i * WRITE_BYTES) as u64;
+            self.queue.write_buffer(&buffer.buffer, at, piece);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 4];
+            last[..rest.len()].copy_from_slice(rest);
+            let at = offset + words.len() as u64;
+            self.queue.write_buffer(&buffer.buffer, at, &last);
+        }
+    }
+
+    /// The pipeline of a launch whose operands are stored as `storages`, one for each binding. Mistakes in the source come out of the
+    /// error scope that the caller has open.
+    pub(super) fn pipeline(&self, launch: &Launch, storages: &[Storage]) -> Pipeline {
+        let key = (
+            launch.source.clone(),
+            launch.entry_point,
+            storages.iter().map(|&storage| storage as u8).collect(),
+        );
+        let mut pipelines = lock(&self.pipelines);
+        pipelines
+            .entry(key)
+            .or_insert_with(|| self.create_pipeline(launch, storages))
+            .clone()
+    }
+
+    /// Pipelines made so far.
+    #[must_use]
+    pub fn pipelines(&self) -> usize {
+        lock(&self.pipelines).len()
+    }
+
+    fn create_pipeline(&self, launch: &Launch, storages: &[Storage]) -> Pipeline {
+        let entries: Vec<_> = storages
+            .iter()
+            .chain([&Storage::Step])
+            .zip(0..)
+            .map(|(storage, binding)| wgpu::BindGroupLayoutEntry {
+                binding,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty: wgpu::BindingType::Buffer {
+                    ty: match storage {
+                        Storage::Arena => wgpu::BufferBindingType::Storage { read_only: false },
+                        Storage::Weight => wgpu::BufferBindingType::Storage { read_only: true },
+                        Storage::Step => wgpu::BufferBindingType::Uniform,
+                    },
+                    has_dynamic_offset: false,
+                    min_binding_size: None,
+                },
+                count: None,
+            })
+            .collect();
+        let label = Some(launch.label);
+        let layout = self
+            .device
+            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label,
+                entries: &entries,
+            });
+        let pipeline_layout = self
+            .device
+            .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label,
+                bind_group_layouts: &[Some(&layout)],
+                immediate_size: 0,
+            });
+        let module = self
+            .device
+            .create_shader_module(wgpu::ShaderModuleDescriptor {
+                label,
+                source: wgpu::ShaderSource::Wgsl(launch.source.as_str().into()),
+            });
+        let pipeline = self
+            .device
+            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label,
+                layout: Some(&pipeline_layout),
+                module: &module,
+                entry_point: Some(launch.entry_point),
+                compilation_options: wgpu::PipelineCompilationOptions::default(),
+                cache: None,
+            });
+        Pipeline { pipeline, layout }
+    }
+
+    pub(super) fn bind_group(
+        &self,
+        label: &'static str,
+        layout: &wgpu::BindGroupLayout,
+        resources: Vec<wgpu::BindingResource<'_>>,
+    ) -> wgpu::BindGroup {
+        let entries: Vec<_> = resources
+            .into_iter()
+            .zip(0..)
+            .map(|(resource, binding)| wgpu::BindGroupEntry { binding, resource })
+            .collect();
+        self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some(label),
+            layout,
+            entries: &entries,
+        })
+    }
+
+    /// Whatever `work` asks of the GPU is checked by it before this returns.
+    pub(super) async fn validated<T>(
+        &self,
+        network: &str,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let done = work();
+        if let Some(error) = scope.pop().await {
+            return Err(translate(network, error, self.memory.live_bytes()));
+        }
+        self.check()?;
+        done
+    }
+
+    /// An encoder of one submission.
+    pub(super) fn encoder(&self, label: &str) -> wgpu::CommandEncoder {
+        self.device
+            .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some(label) })
+    }
+
+    /// Submits when fewer than [`MAX_IN_FLIGHT`] submissions are in the queue.
+    pub(super) async fn submit(&self, encoder: wgpu::CommandEncoder) -> Result<()> {
+        while let Some(oldest) = self.crowd() {
+            self.wait(oldest).await;
+        }
+        self.submit_now(encoder);
+        self.check()
+    }
+
+    /// Submits at once; for uploads, which are as slow as the network anyway and whose caller cannot wait.
+    pub(super) fn submit_now(&self, encoder: wgpu::CommandEncoder) {
+        let index = self.queue.submit([encoder.finish()]);
+        let (done, signal) = signal();
+        self.queue.on_submitted_work_done(move || done.send(()));
+        lock(&self.in_flight).push_back((index, signal));
+    }
+
+    /// Waits until everything that was submitted has run.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub async fn finish(&self) -> Result<()> {
+        loop {
+            let Some(oldest) = lock(&self.in_flight).pop_front() else {
+                return self.check();
+            };
+            self.wait(oldest).await;
+        }
+    }
+
+    /// The oldest submission, where as many as may be are in the queue.
+    fn crowd(&self) -> Option<(wgpu::SubmissionIndex, Signal<()>)> {
+        let mut in_flight = lock(&self.in_flight);
+        if in_flight.len() >= MAX_IN_FLIGHT {
+            in_flight.pop_front()
+        } else {
+            None
+        }
+    }
+
+    async fn wait(&self, (index, done): (wgpu::SubmissionIndex, Signal<()>)) {
+        // A browser calls back on its own; natively callbacks run within poll. A failure shows in the fault.
+        let _ = self.device.poll(wgpu::PollType::Wait {
+            submission_index: Some(index),
+            timeout: None,
+        });
+        done.await;
+    }
+
+    /// The bytes of a mappable buffer, up to `bytes`.
+    pub(super) async fn read(&self, buffer: &GpuBuffer, bytes: u64) -> Result<Vec<u8>> {
+        let (done, signal) = signal();
+        buffer
+            .buffer
+            .map_async(wgpu::MapMode::Read, ..bytes, move |result| {
+                done.send(result.is_ok());
+            });
+        self.finish().await?;
+        // mapping may come one poll after the submission's end
+        let _ = self.device.poll(wgpu::PollType::wait_indefinitely());
+        let mapped = signal.await == Some(true);
+        self.check()?;
+        let view = mapped
+            .then(|| buffer.buffer.get_mapped_range(..bytes).ok())
+            .flatten()
+            .ok_or_else(|| Error::DeviceLost {
+                why: "a result could not be read back".to_owned(),
+            })?;
+        let values = view.to_vec();
+        drop(view);
+        buffer.buffer.unmap();
+        Ok(values)
+    }
+}
+
+/// The default limits raised to those that are needed.
+fn required(needed: &Limits, available: &wgpu::Limits) -> Result<wgpu::Limits> {
+    let mut limits = wgpu::Limits::default();
+    let at_least = |limit: &str, needed: u64, available: u64| {
+        if needed <= available {
+            return Ok(());
+        }
+        Err(Error::LimitTooSmall {
+            limit: limit.to_owned(),
+            needed,
+            available,
+        })
+    };
+    at_least(
+        "maxStorageBufferBindingSize",
+        needed.max_storage_buffer_binding_bytes,
+        available.max_storage_buffer_binding_size,
+    )?;
+    at_least(
+        "maxBufferSize",
+        needed.max_buffer_bytes,
+        available.max_buffer_size,
+    )?;
+    limits.max_storage_buffer_binding_size = limits
+        .max_storage_buffer_binding_size
+        .max(needed.max_storage_buffer_binding_bytes);
+    limits.max_buffer_size = limits.max_buffer_size.max(needed.max_buffer_bytes);
+    for (limit, needed, available, required) in [
+        (
+            "maxComputeWorkgroupStorageSize",
+            needed.max_workgroup_memory_bytes,
+            available.max_compute_workgroup_storage_size,
+            &mut limits.max_compute_workgroup_storage_size,
+        ),
+        (
+            "maxStorageBuffersPerShaderStage",
+            needed.max_storage_buffers,
+            available.max_storage_buffers_per_shader_stage,
+            &mut limits.max_storage_buffers_per_shader_stage,
+        ),
+        (
+            "maxComputeWorkgroupsPerDimension",
+            needed.max_workgroups_per_dimension,
+            available.max_compute_workgroups_per_dimension,
+            &mut limits.max_compute_workgroups_per_dimension,
+        ),
+        (
+            "maxComputeInvocationsPerWorkgroup",
+            needed.max_invocations_per_workgroup,
+            available.max_compute_invocations_per_workgroup,
+            &mut limits.max_compute_invocations_per_workgroup,
+        ),
+    ] {
+        at_least(limit, u64::from(needed), u64::from(available))?;
+        *required = needed.max(*required);
+    }
+    Ok(limits)
+}
+
+/// An error of wgpu as one of ours.
+fn translate(network: &str, error: wgpu::Error, live_bytes: u64) -> Error {
+    match error {
+        wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory {
+            needed_bytes: live_bytes,
+            budget_bytes: live_bytes,
+        },
+        wgpu::Error::Validation { description, .. } | wgpu::Error::Internal { description, .. } => {
+            Error::Plan {
+                network: network.to_owned(),
+                why: description,
+            }
+        }
+    }
+}
