@@ -10,5 +10,6 @@ mod replay {
     mod faults;
     mod memory;
     mod networks;
+    mod pictures;
     mod values;
 }
