@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Mutex, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -166,12 +166,7 @@ impl Gpu {
     }
 
     fn pipeline(&self, launch: &Launch, operands: &[Operand]) -> wgpu::ComputePipeline {
-        // another test may have failed with the lock in its hand
-        let mut pipelines = self
-            .pipelines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = pipelines.get(&launch.source) {
+        if let Some(known) = self.pipelines.lock().unwrap().get(&launch.source) {
             return known.clone();
         }
         let storages = launch
@@ -229,6 +224,8 @@ impl Gpu {
         if let Some(error) = pollster::block_on(scope.pop()) {
             panic!("{}: {error}\n{}", launch.label, launch.source);
         }
+        // compiled without the lock: two tests may compile the same source, and others need not wait
+        let mut pipelines = self.pipelines.lock().unwrap();
         pipelines.insert(launch.source.clone(), pipeline.clone());
         pipeline
     }

@@ -11,6 +11,7 @@ mod kernels {
     mod gemm;
     mod norms;
     mod repack;
+    mod twins;
 
     use latent_canvas::kernels::{Kernel, Precision, Tile, Tuning};
     use latent_canvas_tests::kernel_case::Case;

@@ -56,6 +56,11 @@ impl Tuning {
     /// With fewer large tiles than this a GPU of usual size would stand idle in part.
     const WORKGROUPS_WANTED: usize = 64;
 
+    /// For an adapter that is software on a CPU (lavapipe, SwiftShader): measured there, [`Tile::Wide`] is the fastest at every size.
+    pub const SOFTWARE: Self = Self {
+        tile: Some(Tile::Wide),
+    };
+
     pub(super) fn tile(self, m: usize, columns: usize) -> Tile {
         let [large_columns, large_rows] = Tile::Large.grid(m, columns);
         self.tile
