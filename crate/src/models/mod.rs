@@ -8,6 +8,8 @@ pub mod clip_text;
 pub mod embeddings;
 pub mod layers;
 pub mod names;
+#[cfg(feature = "plan")]
+pub mod network_sink;
 pub mod plan;
 pub mod record;
 pub mod resnet;

@@ -109,50 +109,11 @@ impl<E: Eager> WeightSink<'_, E> {
 impl<E: Eager> TensorSink for WeightSink<'_, E> {
     fn begin(&mut self, index: &SafetensorsIndex) -> Result<(), LoadError> {
         let declared = self.weights.declared.borrow();
-        let mut missing: BTreeMap<&str, ()> =
-            declared.keys().map(|name| (name.as_str(), ())).collect();
-        let mut unused = Vec::new();
-        for tensor in &index.tensors {
-            let Some(name) = self.wanted(tensor) else {
-                continue;
-            };
-            let Some(weight) = declared.get(&name) else {
-                unused.push(tensor.name.as_str());
-                continue;
-            };
-            if missing.remove(name.as_str()).is_none() {
-                return Err(LoadError::Header {
-                    name: self.file.clone(),
-                    why: format!("it holds {name} under two names"),
-                });
-            }
-            if !same_shape(&tensor.shape, &weight.shape) {
-                return Err(LoadError::ShapeMismatch {
-                    name: tensor.name.clone(),
-                    expected: weight.shape.clone(),
-                    got: tensor.shape.clone(),
-                });
-            }
-            if !tensor.dtype.is_readable() {
-                return Err(LoadError::UnsupportedDtype {
-                    name: tensor.name.clone(),
-                    dtype: tensor.dtype.to_string(),
-                });
-            }
-        }
-        if !missing.is_empty() {
-            return Err(LoadError::MissingTensor {
-                file: self.file.clone(),
-                names: some_names(missing.keys().copied()),
-            });
-        }
-        if !unused.is_empty() {
-            return Err(LoadError::UnusedTensor {
-                file: self.file.clone(),
-                names: some_names(unused.into_iter()),
-            });
-        }
-        Ok(())
+        let declared = declared
+            .iter()
+            .map(|(name, weight)| (name.as_str(), weight.shape.as_slice()))
+            .collect();
+        check_header(&self.file, self.component, index, &declared)
     }
 
     fn chunk(
@@ -186,6 +147,58 @@ impl<E: Eager> TensorSink for WeightSink<'_, E> {
                 },
             })
     }
+}
+
+/// Holds a file's header against the declared weights and their shapes, before the bulk of the file comes.
+pub(super) fn check_header(
+    file: &str,
+    component: Component,
+    index: &SafetensorsIndex,
+    declared: &BTreeMap<&str, &[usize]>,
+) -> Result<(), LoadError> {
+    let mut missing = declared.clone();
+    let mut unused = Vec::new();
+    for tensor in &index.tensors {
+        let Name::Weight(name) = checkpoint_name(component, &tensor.name) else {
+            continue;
+        };
+        let Some(shape) = declared.get(name.as_str()) else {
+            unused.push(tensor.name.as_str());
+            continue;
+        };
+        if missing.remove(name.as_str()).is_none() {
+            return Err(LoadError::Header {
+                name: file.to_owned(),
+                why: format!("it holds {name} under two names"),
+            });
+        }
+        if !same_shape(&tensor.shape, shape) {
+            return Err(LoadError::ShapeMismatch {
+                name: tensor.name.clone(),
+                expected: shape.to_vec(),
+                got: tensor.shape.clone(),
+            });
+        }
+        if !tensor.dtype.is_readable() {
+            return Err(LoadError::UnsupportedDtype {
+                name: tensor.name.clone(),
+                dtype: tensor.dtype.to_string(),
+            });
+        }
+    }
+    if !missing.is_empty() {
+        return Err(LoadError::MissingTensor {
+            file: file.to_owned(),
+            names: some_names(missing.keys().copied()),
+        });
+    }
+    if !unused.is_empty() {
+        return Err(LoadError::UnusedTensor {
+            file: file.to_owned(),
+            names: some_names(unused.into_iter()),
+        });
+    }
+    Ok(())
 }
 
 /// Original VAE files keep the attention's linear layers as 1x1 convolutions: trailing ones do not count.

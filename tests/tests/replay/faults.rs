@@ -6,9 +6,11 @@ use latent_canvas::{
     Error,
     engine::plan::{Gpu, LowerOptions, Network, Plan, ReplayOptions},
     kernels::{Limits, Precision},
+    models::{names::Component, network_sink::NetworkSink},
 };
-use latent_canvas_tests::tiny::TINY_MODEL;
+use latent_canvas_tests::tiny::{TINY_MODEL, TINY_SD2};
 use pollster::block_on;
+use weights_loader::{MemorySource, load_safetensors};
 
 use super::networks::{gpu, new_gpu, unet_graph, unet_network};
 
@@ -83,4 +85,21 @@ fn inputs_of_another_size_or_name_are_refused() {
     ] {
         assert_eq!(error.code(), "plan", "{error}");
     }
+}
+
+/// A file of another network is refused by its header, before a byte of it goes to the GPU.
+#[test]
+fn weights_of_another_model_are_refused() {
+    let fixture = TINY_MODEL.unet_fixture();
+    let graph = unet_graph(&TINY_MODEL, &fixture, 1);
+    let plan = Plan::new(graph, &options(), 1, gpu().limits()).unwrap();
+    let mut network = block_on(Network::new(gpu(), plan, ReplayOptions::default())).unwrap();
+    let source = MemorySource::new("unet", TINY_SD2.unet.to_vec());
+    let mut sink = NetworkSink::new(&mut network, Component::UNet, "unet");
+    let error = block_on(load_safetensors(&source, None, &mut sink, &mut |_| Ok(()))).unwrap_err();
+    assert_eq!(error.code(), "shape-mismatch", "{error}");
+    assert_eq!(
+        network.missing_weights().count(),
+        network.plan().graph.weights.len()
+    );
 }

@@ -12,6 +12,7 @@ use latent_canvas::{
     models::{
         embeddings::timestep_sinusoid,
         names::{Component, Name, checkpoint_name},
+        network_sink::NetworkSink,
         record::{record_text_encoder, record_unet, record_vae_decoder},
     },
 };
@@ -20,7 +21,7 @@ use latent_canvas_tests::{
     tiny::Tiny,
 };
 use pollster::block_on;
-use weights_loader::SafetensorsIndex;
+use weights_loader::{MemorySource, SafetensorsIndex, load_safetensors};
 
 pub(super) const TIMESTEPS: [f32; 3] = [981.0, 481.0, 1.0];
 
@@ -54,8 +55,16 @@ pub(super) fn network(
     network
 }
 
-/// Uploads all weights of a file.
+/// Streams all weights of a file in pieces that split values, as a network's do.
 pub(super) fn fill(network: &mut Network, component: Component, bytes: &[u8]) {
+    let source = MemorySource::new("weights", bytes.to_vec()).with_chunk_bytes(65_537);
+    let mut sink = NetworkSink::new(network, component, "weights");
+    block_on(load_safetensors(&source, None, &mut sink, &mut |_| Ok(()))).unwrap();
+    assert_eq!(network.missing_weights().next(), None);
+}
+
+/// Uploads all weights of a file, each as a whole.
+pub(super) fn fill_whole(network: &mut Network, component: Component, bytes: &[u8]) {
     let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let index = SafetensorsIndex::parse("weights", &bytes[8..8 + header], Some(bytes.len() as u64))
         .unwrap();

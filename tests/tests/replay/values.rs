@@ -3,6 +3,7 @@
 use latent_canvas::{
     engine::plan::{AttentionChoice, Fusions, LowerOptions, lower},
     kernels::Precision,
+    models::names::Component,
 };
 use latent_canvas_tests::{
     fixture::{Fixture, relative_error},
@@ -10,8 +11,8 @@ use latent_canvas_tests::{
 };
 
 use super::networks::{
-    TIMESTEPS, gpu, run_text, run_unet, run_vae, text_network, unet_graph, unet_network,
-    vae_network,
+    TIMESTEPS, fill, fill_whole, gpu, run_text, run_unet, run_vae, text_network, unet_graph,
+    unet_network, vae_network,
 };
 
 const TINIES: [Tiny; 3] = [TINY_MODEL, TINY_SD2, TINY_DEEP];
@@ -226,5 +227,20 @@ fn running_twice_gives_the_same_bits() {
                 .collect::<Vec<u32>>()
         };
         assert!(run() == run(), "{}: a second picture differs", tiny.name);
+    }
+}
+
+/// A file that arrives in pieces and one whose tensors are handed over whole give the same network, also over one that is there.
+#[test]
+fn weights_in_pieces_are_the_weights() {
+    for tiny in &TINIES {
+        let fixture = tiny.text_fixture();
+        let mut network = text_network(gpu(), tiny, &fixture, &planned(Precision::F32));
+        let (streamed, _) = run_text(&mut network, &fixture);
+        fill_whole(&mut network, Component::TextEncoder, tiny.text);
+        let (whole, _) = run_text(&mut network, &fixture);
+        fill(&mut network, Component::TextEncoder, tiny.text);
+        let (again, _) = run_text(&mut network, &fixture);
+        assert!(streamed == whole && whole == again, "{}", tiny.name);
     }
 }

@@ -1,8 +1,12 @@
 //! The GPU that plans run on: a device with the limits that were asked for, buffers that are counted and destroyed, pipelines that are made
 //! once, and errors that arrive later than the call that caused them.
 
+mod buffer;
+mod limits;
+mod pipeline;
+
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -10,10 +14,11 @@ use std::{
 };
 
 use super::signal::{Signal, signal};
-use crate::{
-    Error, Result,
-    kernels::{Launch, Limits, Storage},
-};
+use crate::{Error, Result, kernels::Limits};
+use limits::required;
+use pipeline::Pipelines;
+
+pub use buffer::{GpuBuffer, GpuMemory};
 
 #[cfg(target_family = "wasm")]
 const BACKENDS: wgpu::Backends = wgpu::Backends::BROWSER_WEBGPU;
@@ -26,6 +31,9 @@ const MAX_IN_FLIGHT: usize = 2;
 /// Largest piece of one `write_buffer`: larger ones get a staging buffer of their own in Chrome.
 const WRITE_BYTES: usize = 4 << 20;
 
+/// Written bytes after which the queue is told to go on: until a submission they wait in staging buffers.
+const WRITTEN_BYTES: u64 = 16 << 20;
+
 /// A device and everything that is made once for it.
 #[derive(Debug)]
 pub struct Gpu {
@@ -36,87 +44,11 @@ pub struct Gpu {
     is_software: bool,
     memory: Arc<GpuMemory>,
     fault: Fault,
-    pipelines: Mutex<HashMap<PipelineKey, Pipeline>>,
+    pipelines: Pipelines,
     in_flight: Mutex<VecDeque<(wgpu::SubmissionIndex, Signal<()>)>>,
+    /// Bytes written since the last submission.
+    written: AtomicU64,
 }
-
-/// Bytes of the buffers of one device.
-#[derive(Debug, Default)]
-pub struct GpuMemory {
-    live: AtomicU64,
-    peak: AtomicU64,
-}
-
-impl GpuMemory {
-    /// Bytes of the buffers that are there.
-    #[must_use]
-    pub fn live_bytes(&self) -> u64 {
-        self.live.load(Ordering::Relaxed)
-    }
-
-    /// The most that were ever there at once.
-    #[must_use]
-    pub fn peak_bytes(&self) -> u64 {
-        self.peak.load(Ordering::Relaxed)
-    }
-
-    fn add(&self, bytes: u64) {
-        let live = self.live.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.peak.fetch_max(live, Ordering::Relaxed);
-    }
-
-    fn remove(&self, bytes: u64) {
-        self.live.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-/// A buffer that is counted, and destroyed when it is dropped: a browser frees what is only forgotten when its garbage collector wants to.
-#[derive(Debug)]
-pub struct GpuBuffer {
-    buffer: wgpu::Buffer,
-    memory: Arc<GpuMemory>,
-}
-
-impl GpuBuffer {
-    /// Its size.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.buffer.size()
-    }
-
-    /// The buffer itself.
-    #[must_use]
-    pub fn raw(&self) -> &wgpu::Buffer {
-        &self.buffer
-    }
-
-    /// A range of it, to be bound.
-    pub(super) fn range(&self, offset: u64, bytes: u64) -> wgpu::BindingResource<'_> {
-        wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-            buffer: &self.buffer,
-            offset,
-            // no operand is empty; the rest of the buffer would overlap with others
-            size: wgpu::BufferSize::new(bytes),
-        })
-    }
-}
-
-impl Drop for GpuBuffer {
-    fn drop(&mut self) {
-        self.buffer.destroy();
-        self.memory.remove(self.buffer.size());
-    }
-}
-
-/// A pipeline and the layout of its only bind group.
-#[derive(Debug, Clone)]
-pub(super) struct Pipeline {
-    pub(super) pipeline: wgpu::ComputePipeline,
-    pub(super) layout: wgpu::BindGroupLayout,
-}
-
-/// Source, entry point, and how each binding is bound; the uniform of the parameters comes after them.
-type PipelineKey = (String, &'static str, Vec<u8>);
 
 /// What went wrong later than the call that caused it.
 #[derive(Debug, Clone, Default)]
@@ -196,6 +128,7 @@ impl Gpu {
             fault,
             pipelines: Mutex::default(),
             in_flight: Mutex::default(),
+            written: AtomicU64::new(0),
         })
     }
 
@@ -262,11 +195,7 @@ impl Gpu {
             usage,
             mapped_at_creation: false,
         });
-        self.memory.add(bytes);
-        let buffer = GpuBuffer {
-            buffer,
-            memory: Arc::clone(&self.memory),
-        };
+        let buffer = GpuBuffer::new(buffer, &self.memory);
         if scope.pop().await.is_some() {
             return Err(Error::OutOfMemory {
                 needed_bytes: before + bytes,
@@ -282,106 +211,18 @@ impl Gpu {
         let (words, rest) = bytes.split_at(bytes.len() / 4 * 4);
         for (i, piece) in words.chunks(WRITE_BYTES).enumerate() {
             let at = offset + (i * WRITE_BYTES) as u64;
-            self.queue.write_buffer(&buffer.buffer, at, piece);
+            self.queue.write_buffer(buffer.raw(), at, piece);
+            let bytes = piece.len() as u64;
+            if self.written.fetch_add(bytes, Ordering::Relaxed) + bytes >= WRITTEN_BYTES {
+                self.submit_now(None);
+            }
         }
         if !rest.is_empty() {
             let mut last = [0; 4];
             last[..rest.len()].copy_from_slice(rest);
             let at = offset + words.len() as u64;
-            self.queue.write_buffer(&buffer.buffer, at, &last);
+            self.queue.write_buffer(buffer.raw(), at, &last);
         }
-    }
-
-    /// The pipeline of a launch whose operands are stored as `storages`, one for each binding. Mistakes in the source come out of the
-    /// error scope that the caller has open.
-    pub(super) fn pipeline(&self, launch: &Launch, storages: &[Storage]) -> Pipeline {
-        let key = (
-            launch.source.clone(),
-            launch.entry_point,
-            storages.iter().map(|&storage| storage as u8).collect(),
-        );
-        let mut pipelines = lock(&self.pipelines);
-        pipelines
-            .entry(key)
-            .or_insert_with(|| self.create_pipeline(launch, storages))
-            .clone()
-    }
-
-    /// Pipelines made so far.
-    #[must_use]
-    pub fn pipelines(&self) -> usize {
-        lock(&self.pipelines).len()
-    }
-
-    fn create_pipeline(&self, launch: &Launch, storages: &[Storage]) -> Pipeline {
-        let entries: Vec<_> = storages
-            .iter()
-            .chain([&Storage::Step])
-            .zip(0..)
-            .map(|(storage, binding)| wgpu::BindGroupLayoutEntry {
-                binding,
-                visibility: wgpu::ShaderStages::COMPUTE,
-                ty: wgpu::BindingType::Buffer {
-                    ty: match storage {
-                        Storage::Arena => wgpu::BufferBindingType::Storage { read_only: false },
-                        Storage::Weight => wgpu::BufferBindingType::Storage { read_only: true },
-                        Storage::Step => wgpu::BufferBindingType::Uniform,
-                    },
-                    has_dynamic_offset: false,
-                    min_binding_size: None,
-                },
-                count: None,
-            })
-            .collect();
-        let label = Some(launch.label);
-        let layout = self
-            .device
-            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-                label,
-                entries: &entries,
-            });
-        let pipeline_layout = self
-            .device
-            .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                label,
-                bind_group_layouts: &[Some(&layout)],
-                immediate_size: 0,
-            });
-        let module = self
-            .device
-            .create_shader_module(wgpu::ShaderModuleDescriptor {
-                label,
-                source: wgpu::ShaderSource::Wgsl(launch.source.as_str().into()),
-            });
-        let pipeline = self
-            .device
-            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label,
-                layout: Some(&pipeline_layout),
-                module: &module,
-                entry_point: Some(launch.entry_point),
-                compilation_options: wgpu::PipelineCompilationOptions::default(),
-                cache: None,
-            });
-        Pipeline { pipeline, layout }
-    }
-
-    pub(super) fn bind_group(
-        &self,
-        label: &'static str,
-        layout: &wgpu::BindGroupLayout,
-        resources: Vec<wgpu::BindingResource<'_>>,
-    ) -> wgpu::BindGroup {
-        let entries: Vec<_> = resources
-            .into_iter()
-            .zip(0..)
-            .map(|(resource, binding)| wgpu::BindGroupEntry { binding, resource })
-            .collect();
-        self.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some(label),
-            layout,
-            entries: &entries,
-        })
     }
 
     /// Whatever `work` asks of the GPU is checked by it before this returns.
@@ -410,13 +251,18 @@ impl Gpu {
         while let Some(oldest) = self.crowd() {
             self.wait(oldest).await;
         }
-        self.submit_now(encoder);
+        self.submit_now(Some(encoder));
         self.check()
     }
 
-    /// Submits at once; for uploads, which are as slow as the network anyway and whose caller cannot wait.
-    pub(super) fn submit_now(&self, encoder: wgpu::CommandEncoder) {
-        let index = self.queue.submit([encoder.finish()]);
+    /// Submits without a wait in a browser, where a caller that is not asynchronous cannot wait: for uploads, which come no faster than
+    /// the network anyway. Natively it waits for the older ones.
+    pub(super) fn submit_now(&self, encoder: Option<wgpu::CommandEncoder>) {
+        while let Some((index, _)) = self.crowd() {
+            self.poll(index);
+        }
+        self.written.store(0, Ordering::Relaxed);
+        let index = self.queue.submit(encoder.map(wgpu::CommandEncoder::finish));
         let (done, signal) = signal();
         self.queue.on_submitted_work_done(move || done.send(()));
         lock(&self.in_flight).push_back((index, signal));
@@ -446,19 +292,23 @@ impl Gpu {
     }
 
     async fn wait(&self, (index, done): (wgpu::SubmissionIndex, Signal<()>)) {
-        // A browser calls back on its own; natively callbacks run within poll. A failure shows in the fault.
+        self.poll(index);
+        done.await;
+    }
+
+    /// Waits for a submission and runs the callbacks natively; a browser calls back on its own. A failure shows in the fault.
+    fn poll(&self, index: wgpu::SubmissionIndex) {
         let _ = self.device.poll(wgpu::PollType::Wait {
             submission_index: Some(index),
             timeout: None,
         });
-        done.await;
     }
 
     /// The bytes of a mappable buffer, up to `bytes`.
     pub(super) async fn read(&self, buffer: &GpuBuffer, bytes: u64) -> Result<Vec<u8>> {
         let (done, signal) = signal();
         buffer
-            .buffer
+            .raw()
             .map_async(wgpu::MapMode::Read, ..bytes, move |result| {
                 done.send(result.is_ok());
             });
@@ -468,75 +318,16 @@ impl Gpu {
         let mapped = signal.await == Some(true);
         self.check()?;
         let view = mapped
-            .then(|| buffer.buffer.get_mapped_range(..bytes).ok())
+            .then(|| buffer.raw().get_mapped_range(..bytes).ok())
             .flatten()
             .ok_or_else(|| Error::DeviceLost {
                 why: "a result could not be read back".to_owned(),
             })?;
         let values = view.to_vec();
         drop(view);
-        buffer.buffer.unmap();
+        buffer.raw().unmap();
         Ok(values)
     }
-}
-
-/// The default limits raised to those that are needed.
-fn required(needed: &Limits, available: &wgpu::Limits) -> Result<wgpu::Limits> {
-    let mut limits = wgpu::Limits::default();
-    let at_least = |limit: &str, needed: u64, available: u64| {
-        if needed <= available {
-            return Ok(());
-        }
-        Err(Error::LimitTooSmall {
-            limit: limit.to_owned(),
-            needed,
-            available,
-        })
-    };
-    at_least(
-        "maxStorageBufferBindingSize",
-        needed.max_storage_buffer_binding_bytes,
-        available.max_storage_buffer_binding_size,
-    )?;
-    at_least(
-        "maxBufferSize",
-        needed.max_buffer_bytes,
-        available.max_buffer_size,
-    )?;
-    limits.max_storage_buffer_binding_size = limits
-        .max_storage_buffer_binding_size
-        .max(needed.max_storage_buffer_binding_bytes);
-    limits.max_buffer_size = limits.max_buffer_size.max(needed.max_buffer_bytes);
-    for (limit, needed, available, required) in [
-        (
-            "maxComputeWorkgroupStorageSize",
-            needed.max_workgroup_memory_bytes,
-            available.max_compute_workgroup_storage_size,
-            &mut limits.max_compute_workgroup_storage_size,
-        ),
-        (
-            "maxStorageBuffersPerShaderStage",
-            needed.max_storage_buffers,
-            available.max_storage_buffers_per_shader_stage,
-            &mut limits.max_storage_buffers_per_shader_stage,
-        ),
-        (
-            "maxComputeWorkgroupsPerDimension",
-            needed.max_workgroups_per_dimension,
-            available.max_compute_workgroups_per_dimension,
-            &mut limits.max_compute_workgroups_per_dimension,
-        ),
-        (
-            "maxComputeInvocationsPerWorkgroup",
-            needed.max_invocations_per_workgroup,
-            available.max_compute_invocations_per_workgroup,
-            &mut limits.max_compute_invocations_per_workgroup,
-        ),
-    ] {
-        at_least(limit, u64::from(needed), u64::from(available))?;
-        *required = needed.max(*required);
-    }
-    Ok(limits)
 }
 
 /// An error of wgpu as one of ours.

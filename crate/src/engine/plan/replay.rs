@@ -52,8 +52,8 @@ pub struct Network {
     image: Vec<Vec<Submission>>,
     /// Of each pass.
     step: Vec<Vec<Submission>>,
-    /// Of each weight.
-    uploaded: Vec<bool>,
+    /// Rows of each weight that are there.
+    uploaded: Vec<usize>,
     uploads: Uploads,
 }
 
@@ -101,7 +101,7 @@ impl Network {
                 prepared.submissions(gpu, &plan, &buffers, options.work_per_submission)
             })
             .await?;
-        let uploaded = vec![false; plan.graph.weights.len()];
+        let uploaded = vec![0; plan.graph.weights.len()];
         let uploads = Uploads::new(&plan);
         Ok(Self {
             gpu: Arc::clone(gpu),

@@ -53,33 +53,74 @@ impl Network {
     /// Fills a weight with the bytes of `tensor`, row-major, little-endian. The GPU does the work some time before the next run.
     ///
     /// # Errors
-    /// [`Error::Load`] when the shape or the number format is not what the network asks for; [`Error::Plan`] when no row fits the arena.
+    /// [`Error::Load`] when the size or the number format is not what the network asks for; [`Error::Plan`] when no row fits the arena.
     pub fn upload(&mut self, weight: WeightId, tensor: &TensorInfo, bytes: &[u8]) -> Result<()> {
-        let info = &self.plan.graph.weights[weight.0];
-        let source = source_type(tensor)?;
-        let args = RepackArgs {
-            layout: layout(info),
-            source,
-            all_rows: info.shape.first().copied().unwrap_or(0),
-            first_row: 0,
-            rows: info.shape.first().copied().unwrap_or(0),
-        };
-        let row_bytes = args.k() * source.bytes();
-        if bytes.len() != args.rows * row_bytes {
+        let rows = self.rows(weight);
+        if bytes.len() != rows * self.row_bytes(weight, tensor)? {
             return Err(Error::Load(LoadError::ShapeMismatch {
                 name: tensor.name.clone(),
-                expected: info.shape.clone(),
+                expected: self.plan.graph.weights[weight.0].shape.clone(),
                 got: tensor.shape.clone(),
             }));
         }
+        self.uploaded[weight.0] = 0;
+        self.upload_rows(weight, tensor, bytes)
+    }
+
+    /// Rows of a weight: the extent of its first axis.
+    #[must_use]
+    pub fn rows(&self, weight: WeightId) -> usize {
+        let shape = &self.plan.graph.weights[weight.0].shape;
+        shape.first().copied().unwrap_or(1)
+    }
+
+    /// Bytes of a row as `tensor` stores it.
+    ///
+    /// # Errors
+    /// [`Error::Load`] for a number format other than float32, float16 and bfloat16.
+    pub fn row_bytes(&self, weight: WeightId, tensor: &TensorInfo) -> Result<usize> {
+        let shape = &self.plan.graph.weights[weight.0].shape;
+        let row: usize = shape.iter().skip(1).product();
+        Ok(row * source_type(tensor)?.bytes())
+    }
+
+    /// Fills the next rows of a weight, after those of the calls before; `bytes` are whole rows.
+    ///
+    /// # Errors
+    /// As [`Self::upload`]; [`Error::Plan`] when they are no whole rows, or more than there are.
+    pub fn upload_rows(
+        &mut self,
+        weight: WeightId,
+        tensor: &TensorInfo,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let row_bytes = self.row_bytes(weight, tensor)?;
+        let (first_row, all_rows) = (self.uploaded[weight.0], self.rows(weight));
+        let rows = bytes.len() / row_bytes.max(1);
+        if rows * row_bytes != bytes.len() || first_row + rows > all_rows {
+            return Err(self.fault(format!(
+                "{} bytes are no rows of {} from row {first_row} on",
+                bytes.len(),
+                tensor.name
+            )));
+        }
+        let args = RepackArgs {
+            layout: layout(&self.plan.graph.weights[weight.0]),
+            source: source_type(tensor)?,
+            all_rows,
+            first_row,
+            rows,
+        };
         if args.is_copy() {
             let (place, _) = self.plan.weights.place(weight);
             let buffer = &self.buffers.weights[place.buffer];
-            self.gpu.write(buffer, place.offset, bytes);
+            // rows of such a layout are whole words
+            let offset = place.offset + (first_row * row_bytes) as u64;
+            self.gpu.write(buffer, offset, bytes);
         } else {
             self.repack(weight, args, bytes, row_bytes)?;
         }
-        self.uploaded[weight.0] = true;
+        self.uploaded[weight.0] = first_row + rows;
         Ok(())
     }
 
@@ -91,13 +132,13 @@ impl Network {
         row_bytes: usize,
     ) -> Result<()> {
         let alignment = self.gpu.limits().offset_alignment_bytes;
-        let mut first_row = 0;
-        while first_row < args.rows {
+        let mut done = 0;
+        while done < args.rows {
             let free = (self.uploads.region_bytes - self.uploads.used_bytes)
                 .saturating_sub(alignment)
                 / alignment
                 * alignment;
-            let rows = (free as usize / row_bytes).min(args.rows - first_row);
+            let rows = (free as usize / row_bytes).min(args.rows - done);
             if rows == 0 {
                 if self.uploads.used_bytes == 0 {
                     return Err(self.fault(format!(
@@ -109,7 +150,7 @@ impl Network {
                 continue;
             }
             let chunk = RepackArgs {
-                first_row,
+                first_row: args.first_row + done,
                 rows,
                 ..args
             };
@@ -119,7 +160,7 @@ impl Network {
             let words: Vec<u8> = launch.params.iter().flat_map(|w| w.to_le_bytes()).collect();
             let buffer = &self.buffers.arena[self.uploads.buffer];
             self.gpu.write(buffer, params, &words);
-            let range = first_row * row_bytes..(first_row + rows) * row_bytes;
+            let range = done * row_bytes..(done + rows) * row_bytes;
             let rows_bytes = range.len() as u64;
             self.gpu.write(buffer, source, &bytes[range]);
             self.uploads.used_bytes = (source + rows_bytes).next_multiple_of(alignment);
@@ -129,7 +170,7 @@ impl Network {
                 source,
                 params,
             });
-            first_row += rows;
+            done += rows;
         }
         Ok(())
     }
@@ -171,14 +212,19 @@ impl Network {
                 compute.dispatch_workgroups(x, y, z);
             }
         }
-        self.gpu.submit_now(encoder);
+        self.gpu.submit_now(Some(encoder));
     }
 
-    /// Names of weights that have no values yet.
+    /// Lets all weights be filled anew, from the first row on.
+    pub fn forget_weights(&mut self) {
+        self.uploaded.fill(0);
+    }
+
+    /// Names of weights whose rows are not all there yet.
     pub fn missing_weights(&self) -> impl Iterator<Item = &str> {
         let weights = self.plan.graph.weights.iter().zip(&self.uploaded);
         weights
-            .filter(|(_, uploaded)| !**uploaded)
+            .filter(|(weight, uploaded)| weight.shape.first().is_some_and(|rows| rows > uploaded))
             .map(|(weight, _)| weight.name.as_str())
     }
 
