@@ -26,6 +26,8 @@ PKG_DIR=www/pkg
 WASM_MODULES=(cpu=burn webgpu=burn-wgpu)
 WASM_OPT=(-Os --enable-simd --enable-bulk-memory --enable-nontrapping-float-to-int --enable-sign-ext
   --enable-mutable-globals --enable-reference-types --enable-multivalue)
+# What the native tests need: the CPU engine, the plan engine, the commands.
+NATIVE_FEATURES=latent-canvas-tests/burn,latent-canvas-tests/plan,latent-canvas/cli
 export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 
 say() { printf '\n== %s\n' "$*"; }
@@ -188,7 +190,9 @@ cmd_generate() {
 test_native() {
   # On its own: its test dependencies would change features under burn, which would be compiled once more.
   cargo test -p weights-loader
-  cargo test -p latent-canvas -p latent-canvas-tests --features latent-canvas-tests/burn,latent-canvas/cli
+  # Mesa's software adapter looks for a folder of the session and says so at length where there is none.
+  XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-$(mktemp -d)} \
+    cargo test -p latent-canvas -p latent-canvas-tests --features "$NATIVE_FEATURES"
 }
 
 test_browser() {
@@ -224,7 +228,7 @@ cmd_check() {
   timed "clippy: weights-loader" cargo clippy -p weights-loader --all-targets -- -D warnings
   timed "clippy: without burn" cargo clippy -p latent-canvas --features cli -- -D warnings
   timed "clippy: with burn" cargo clippy -p latent-canvas -p latent-canvas-tests \
-    --features latent-canvas-tests/burn --all-targets -- -D warnings
+    --features "$NATIVE_FEATURES" --all-targets -- -D warnings
   timed "clippy: wasm, without burn" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -- -D warnings
   timed "clippy: wasm, with burn" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -p latent-canvas-tests \
     --features latent-canvas-tests/burn-wgpu --lib --test browser -- -D warnings
