@@ -2,11 +2,11 @@
 
 use super::{
     AttentionArgs, AttentionForm, Launch, Limits, Precision, Role, Tile,
-    gemm::{PRECISION, TILE},
-    launch::{
-        Builder, IN, OUT, Tuning, fold_groups, left_names, out_unit, reduce_names, tile_names,
-        unit, word,
+    builder::{
+        Builder, IN, OUT, fold_groups, left_names, out_unit, reduce_names, tile_names, unit, word,
     },
+    gemm::{PRECISION, TILE},
+    launch::Tuning,
 };
 use crate::{Error, Result};
 

@@ -2,8 +2,9 @@
 
 use super::{
     Conv2dArgs, Launch, Limits, Role,
+    builder::{Builder, Epilogue, fold, in_unit, left_names, unit, word},
     gemm::{EPILOGUE, FUNCTIONS, PRECISION, Product},
-    launch::{Builder, Epilogue, Tuning, fold, in_unit, left_names, unit, word},
+    launch::Tuning,
     padded_k,
 };
 

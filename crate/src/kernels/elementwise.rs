@@ -2,8 +2,8 @@
 
 use super::{
     ChannelRows, ElementwiseArgs, ElementwiseOp, Launch, Limits, Role,
+    builder::{Builder, OUT, fold, left_names, unit, word},
     gemm::{FUNCTIONS, PRECISION},
-    launch::{Builder, OUT, fold, left_names, unit, word},
 };
 
 const ELEMENTWISE: &str = include_str!("elementwise.wgsl");

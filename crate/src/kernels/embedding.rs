@@ -2,8 +2,8 @@
 
 use super::{
     EmbeddingArgs, Launch, Limits, Role,
+    builder::{Builder, OUT, fold, unit, word},
     gemm::PRECISION,
-    launch::{Builder, OUT, fold, unit, word},
 };
 
 const EMBEDDING: &str = include_str!("embedding.wgsl");

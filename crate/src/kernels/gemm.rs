@@ -2,7 +2,8 @@
 
 use super::{
     Activation, GemmArgs, Launch, Limits, Role,
-    launch::{Builder, Epilogue, Tuning, fold, left_names, tile_names, unit, word},
+    builder::{Builder, Epilogue, fold, left_names, tile_names, unit, word},
+    launch::Tuning,
     padded_k,
 };
 

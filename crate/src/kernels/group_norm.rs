@@ -2,8 +2,8 @@
 
 use super::{
     GroupNormArgs, Launch, Limits, Precision, Role,
+    builder::{Builder, OUT, fold, left_names, reduce_names, unit, word},
     gemm::{FUNCTIONS, PRECISION},
-    launch::{Builder, OUT, fold, left_names, reduce_names, unit, word},
 };
 
 const REDUCE: &str = include_str!("reduce.wgsl");

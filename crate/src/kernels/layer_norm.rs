@@ -2,8 +2,8 @@
 
 use super::{
     Launch, LayerNormArgs, Limits, Role,
+    builder::{Builder, OUT, fold_groups, left_names, reduce_names, unit, word},
     gemm::PRECISION,
-    launch::{Builder, OUT, fold_groups, left_names, reduce_names, unit, word},
 };
 
 const REDUCE: &str = include_str!("reduce.wgsl");

@@ -18,6 +18,7 @@
 
 pub mod args;
 mod attention;
+mod builder;
 mod conv2d;
 mod elementwise;
 mod embedding;

@@ -2,7 +2,8 @@
 
 use super::{
     Access, Launch, Limits, Operand, Role, Storage,
-    launch::{Builder, check, fold, word},
+    builder::{Builder, fold, word},
+    launch::check,
     matrix_bytes, padded_k, table_bytes, vector_bytes,
 };
 use crate::Result;
