@@ -13,4 +13,6 @@ pub mod gpu;
 pub mod kernel_case;
 #[cfg(feature = "burn")]
 pub mod modules;
+#[cfg(feature = "plan")]
+pub mod planned;
 pub mod tiny;

@@ -108,7 +108,7 @@ fn submissions_may_be_cut_anywhere() {
         fill(&mut network, Component::UNet, tiny.unet);
         run_unet(&mut network, tiny, &fixture)
             .into_iter()
-            .flat_map(|(values, _)| values)
+            .flatten()
             .collect::<Vec<f32>>()
     });
     assert!(predictions[0] == predictions[1]);

@@ -1,31 +1,17 @@
-//! The networks of the tiny models on the GPU, run on the inputs of a fixture.
+//! The shared bodies, natively: each call runs to its end.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::{Duration, Instant},
-};
+use std::sync::{Arc, OnceLock};
 
 use latent_canvas::{
-    config::{ClipTextConfig, UNetConfig, VaeConfig},
-    engine::plan::{Gpu, Graph, LowerOptions, Network, Plan, ReplayOptions},
-    kernels::Limits,
-    models::{
-        embeddings::timestep_sinusoid,
-        names::{Component, Name, checkpoint_name},
-        network_sink::NetworkSink,
-        record::{record_text_encoder, record_unet, record_vae_decoder},
-    },
+    engine::plan::{Gpu, Graph, LowerOptions, Network},
+    models::names::Component,
 };
-use latent_canvas_tests::{
-    fixture::{Expected, Fixture},
-    tiny::Tiny,
-};
+use latent_canvas_tests::{fixture::Fixture, planned, tiny::Tiny};
 use pollster::block_on;
-use weights_loader::{MemorySource, SafetensorsIndex, load_safetensors};
 
-pub(super) const TIMESTEPS: [f32; 3] = [981.0, 481.0, 1.0];
+pub(super) use latent_canvas_tests::planned::{TIMESTEPS, fill_whole, unet_graph};
 
-/// The one device of this program. Without an adapter every test fails, with a sentence that says what to install.
+/// The one device of this program.
 pub(super) fn gpu() -> &'static Arc<Gpu> {
     static GPU: OnceLock<Arc<Gpu>> = OnceLock::new();
     GPU.get_or_init(|| Arc::new(new_gpu()))
@@ -33,14 +19,9 @@ pub(super) fn gpu() -> &'static Arc<Gpu> {
 
 /// A device of its own, for tests that count its memory or lose it.
 pub(super) fn new_gpu() -> Gpu {
-    block_on(Gpu::request(&Limits::DEFAULT)).unwrap_or_else(|error| {
-        panic!(
-            "Plans cannot be tested on this machine: {error} Install a driver; without a GPU, mesa-vulkan-drivers brings the software adapter lavapipe."
-        )
-    })
+    block_on(planned::new_gpu())
 }
 
-/// A network with its weights, ready to run.
 pub(super) fn network(
     gpu: &Arc<Gpu>,
     graph: Graph,
@@ -49,46 +30,13 @@ pub(super) fn network(
     component: Component,
     bytes: &[u8],
 ) -> Network {
-    let plan = Plan::new(graph, options, passes, gpu.limits()).unwrap();
-    let mut network = block_on(Network::new(gpu, plan, ReplayOptions::default())).unwrap();
-    fill(&mut network, component, bytes);
-    network
+    block_on(planned::network(
+        gpu, graph, options, passes, component, bytes,
+    ))
 }
 
-/// Streams all weights of a file in pieces that split values, as a network's do.
 pub(super) fn fill(network: &mut Network, component: Component, bytes: &[u8]) {
-    let source = MemorySource::new("weights", bytes.to_vec()).with_chunk_bytes(65_537);
-    let mut sink = NetworkSink::new(network, component, "weights");
-    block_on(load_safetensors(&source, None, &mut sink, &mut |_| Ok(()))).unwrap();
-    assert_eq!(network.missing_weights().next(), None);
-}
-
-/// Uploads all weights of a file, each as a whole.
-pub(super) fn fill_whole(network: &mut Network, component: Component, bytes: &[u8]) {
-    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let index = SafetensorsIndex::parse("weights", &bytes[8..8 + header], Some(bytes.len() as u64))
-        .unwrap();
-    for tensor in &index.tensors {
-        let Name::Weight(name) = checkpoint_name(component, &tensor.name) else {
-            continue;
-        };
-        let weight = network.weight(&name).unwrap();
-        let range = tensor.range.start as usize..tensor.range.end as usize;
-        network.upload(weight, tensor, &bytes[range]).unwrap();
-    }
-    assert_eq!(network.missing_weights().next(), None);
-}
-
-pub(super) fn image(expected: &Expected) -> [usize; 4] {
-    expected.shape[..].try_into().unwrap()
-}
-
-/// The graph of a tiny UNet for the inputs of a fixture, cut into `passes`.
-pub(super) fn unet_graph(tiny: &Tiny, fixture: &Fixture, passes: usize) -> Graph {
-    let [batch, _, height, width] = image(fixture.get("sample"));
-    let config = UNetConfig::from_json(tiny.unet_config).unwrap();
-    let tokens = fixture.get("encoder_hidden_states").shape[1];
-    record_unet(&config, batch / passes, height, width, tokens).unwrap()
+    block_on(planned::fill(network, component, bytes));
 }
 
 pub(super) fn unet_network(
@@ -98,62 +46,11 @@ pub(super) fn unet_network(
     options: &LowerOptions,
     passes: usize,
 ) -> Network {
-    let graph = unet_graph(tiny, fixture, passes);
-    network(gpu, graph, options, passes, Component::UNet, tiny.unet)
+    block_on(planned::unet_network(gpu, tiny, fixture, options, passes))
 }
 
-/// `noise_pred` of each timestep, channels last, and the time of one run of all passes.
-pub(super) fn run_unet(
-    network: &mut Network,
-    tiny: &Tiny,
-    fixture: &Fixture,
-) -> Vec<(Vec<f32>, Duration)> {
-    let config = UNetConfig::from_json(tiny.unet_config).unwrap();
-    let sinusoids = TIMESTEPS.map(|timestep| {
-        timestep_sinusoid(
-            timestep,
-            config.levels[0].channels,
-            config.flip_sin_to_cos,
-            config.freq_shift,
-        )
-    });
-    let is_hoisted = network.plan().program.steps.is_some();
-    let passes = network.plan().arena.passes;
-    block_on(async {
-        if is_hoisted {
-            network
-                .write_input("timestep_sinusoid", 0, &sinusoids.concat())
-                .unwrap();
-            network.run_schedule().await.unwrap();
-        }
-        let text = &fixture.get("encoder_hidden_states").values;
-        for (pass, text) in text.chunks(text.len() / passes).enumerate() {
-            network
-                .write_input("encoder_hidden_states", pass, text)
-                .unwrap();
-            network.run_image(pass).await.unwrap();
-        }
-        network.finish().await.unwrap();
-        let sample = fixture.get("sample").channels_last();
-        let mut predictions = Vec::new();
-        for (step, sinusoid) in sinusoids.iter().enumerate() {
-            if !is_hoisted {
-                network
-                    .write_input("timestep_sinusoid", 0, sinusoid)
-                    .unwrap();
-            }
-            let start = Instant::now();
-            // the two pictures of a fixture are different samples, so each pass has its own
-            for (pass, sample) in sample.chunks(sample.len() / passes).enumerate() {
-                network.write_input("sample", pass, sample).unwrap();
-                network.run_step(pass, step).await.unwrap();
-            }
-            network.finish().await.unwrap();
-            let took = start.elapsed();
-            predictions.push((network.read_output("noise_pred").await.unwrap(), took));
-        }
-        predictions
-    })
+pub(super) fn run_unet(network: &mut Network, tiny: &Tiny, fixture: &Fixture) -> Vec<Vec<f32>> {
+    block_on(planned::run_unet(network, tiny, fixture))
 }
 
 pub(super) fn text_network(
@@ -162,17 +59,11 @@ pub(super) fn text_network(
     fixture: &Fixture,
     options: &LowerOptions,
 ) -> Network {
-    let batch = fixture.get("input_ids").shape[0];
-    let config = ClipTextConfig::from_json(tiny.text_config).unwrap();
-    let graph = record_text_encoder(&config, batch).unwrap();
-    network(gpu, graph, options, 1, Component::TextEncoder, tiny.text)
+    block_on(planned::text_network(gpu, tiny, fixture, options))
 }
 
-pub(super) fn run_text(network: &mut Network, fixture: &Fixture) -> (Vec<f32>, Duration) {
-    let ids = &fixture.get("input_ids").values;
-    let ids: Vec<u32> = ids.iter().map(|&id| id as u32).collect();
-    network.write_ids("input_ids", &ids).unwrap();
-    run_once(network, "encoder_hidden_states")
+pub(super) fn run_text(network: &mut Network, fixture: &Fixture) -> Vec<f32> {
+    block_on(planned::run_text(network, fixture))
 }
 
 pub(super) fn vae_network(
@@ -181,31 +72,9 @@ pub(super) fn vae_network(
     fixture: &Fixture,
     options: &LowerOptions,
 ) -> Network {
-    let [batch, _, height, width] = image(fixture.get("latents"));
-    let config = VaeConfig::from_json(tiny.vae_config).unwrap();
-    let graph = record_vae_decoder(&config, batch, height, width).unwrap();
-    network(gpu, graph, options, 1, Component::Vae, tiny.vae)
+    block_on(planned::vae_network(gpu, tiny, fixture, options))
 }
 
-pub(super) fn run_vae(
-    network: &mut Network,
-    tiny: &Tiny,
-    fixture: &Fixture,
-) -> (Vec<f32>, Duration) {
-    let config = VaeConfig::from_json(tiny.vae_config).unwrap();
-    let latents = fixture.get("latents").channels_last();
-    let unscaled = latents.iter().map(|x| x / config.scaling_factor as f32);
-    let unscaled: Vec<f32> = unscaled.collect();
-    network.write_input("latents", 0, &unscaled).unwrap();
-    run_once(network, "sample")
-}
-
-fn run_once(network: &mut Network, output: &str) -> (Vec<f32>, Duration) {
-    block_on(async {
-        let start = Instant::now();
-        network.run_step(0, 0).await.unwrap();
-        network.finish().await.unwrap();
-        let took = start.elapsed();
-        (network.read_output(output).await.unwrap(), took)
-    })
+pub(super) fn run_vae(network: &mut Network, tiny: &Tiny, fixture: &Fixture) -> Vec<f32> {
+    block_on(planned::run_vae(network, tiny, fixture))
 }

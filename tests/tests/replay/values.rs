@@ -61,14 +61,14 @@ fn check(title: &str, got: &[f32], expected: &[f32], tolerance: f64) {
 fn unet(tiny: &Tiny, fixture: &Fixture, options: &LowerOptions, passes: usize) -> Vec<f32> {
     let mut network = unet_network(gpu(), tiny, fixture, options, passes);
     let mut all = Vec::new();
-    for ((got, took), timestep) in run_unet(&mut network, tiny, fixture)
+    for (got, timestep) in run_unet(&mut network, tiny, fixture)
         .into_iter()
         .zip(TIMESTEPS)
     {
         let name = format!("noise_pred.{timestep}");
         let precision = options.activations;
         check(
-            &format!("{} {name} {precision:?} {passes} ({took:.0?})", tiny.name),
+            &format!("{} {name} {precision:?} {passes}", tiny.name),
             &got,
             &fixture.get(&name).channels_last(),
             tolerance(precision),
@@ -94,9 +94,9 @@ fn text_encoder_equals_diffusers() {
         for tiny in &TINIES {
             let fixture = tiny.text_fixture();
             let mut network = text_network(gpu(), tiny, &fixture, &planned(precision));
-            let (got, took) = run_text(&mut network, &fixture);
+            let got = run_text(&mut network, &fixture);
             check(
-                &format!("{} text {precision:?} ({took:.0?})", tiny.name),
+                &format!("{} text {precision:?}", tiny.name),
                 &got,
                 &fixture.get("text.last_hidden_state").values,
                 tolerance(precision),
@@ -111,9 +111,9 @@ fn vae_decoder_equals_diffusers() {
         for tiny in &TINIES {
             let fixture = tiny.vae_fixture();
             let mut network = vae_network(gpu(), tiny, &fixture, &planned(precision));
-            let (got, took) = run_vae(&mut network, tiny, &fixture);
+            let got = run_vae(&mut network, tiny, &fixture);
             check(
-                &format!("{} vae {precision:?} ({took:.0?})", tiny.name),
+                &format!("{} vae {precision:?}", tiny.name),
                 &got,
                 &fixture.get("vae.sample").channels_last(),
                 tolerance(precision),
@@ -222,7 +222,7 @@ fn running_twice_gives_the_same_bits() {
         let mut run = || {
             run_unet(&mut network, tiny, &fixture)
                 .into_iter()
-                .flat_map(|(values, _)| values)
+                .flatten()
                 .map(f32::to_bits)
                 .collect::<Vec<u32>>()
         };
@@ -236,11 +236,11 @@ fn weights_in_pieces_are_the_weights() {
     for tiny in &TINIES {
         let fixture = tiny.text_fixture();
         let mut network = text_network(gpu(), tiny, &fixture, &planned(Precision::F32));
-        let (streamed, _) = run_text(&mut network, &fixture);
+        let streamed = run_text(&mut network, &fixture);
         fill_whole(&mut network, Component::TextEncoder, tiny.text);
-        let (whole, _) = run_text(&mut network, &fixture);
+        let whole = run_text(&mut network, &fixture);
         fill(&mut network, Component::TextEncoder, tiny.text);
-        let (again, _) = run_text(&mut network, &fixture);
+        let again = run_text(&mut network, &fixture);
         assert!(streamed == whole && whole == again, "{}", tiny.name);
     }
 }
