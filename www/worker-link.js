@@ -3,6 +3,7 @@
  * watchdog, which ends a worker that has said nothing for too long.
  */
 import { cancelled, LatentError } from './errors.js';
+import { lifelineName, watchLifeline } from './lifeline.js';
 import { startFailure, startWorker } from './worker-start.js';
 
 /**
@@ -29,6 +30,8 @@ export class WorkerLink {
   #stage = 'start';
   #ready = false;
   #timer = 0;
+  #lifeline = lifelineName();
+  #watching = new AbortController();
 
   /** @param {'cpu'|'webgpu'} engine which of the two modules the worker loads */
   constructor(engine) {
@@ -44,7 +47,7 @@ export class WorkerLink {
       this.#die(new LatentError('worker-failed', 'A message of the worker could not be read. Reload the page.'));
     });
     // Kept by the browser until the worker's script has run.
-    this.#worker.postMessage({ type: 'start', engine });
+    this.#worker.postMessage({ type: 'start', engine, lifeline: this.#lifeline });
     this.#worker.addEventListener('error', (event) => {
       event.preventDefault();
       this.#die(this.#ready ? crash(event.message) : startFailure(this.#origin.url, this.#origin.wrapped, event.message));
@@ -98,6 +101,7 @@ export class WorkerLink {
 
   #becomeReady() {
     this.#ready = true;
+    watchLifeline(this.#lifeline, this.#watching.signal, () => this.#die(crash('its worker ended without a word')));
     // What was waiting is a load, and that begins with the network.
     this.#stage = 'download';
   }
@@ -135,6 +139,7 @@ export class WorkerLink {
     if (this.failure) return;
     this.failure = error;
     clearTimeout(this.#timer);
+    this.#watching.abort();
     const worker = this.#worker;
     if (gently) {
       worker.postMessage({ type: 'stop' });

@@ -1,13 +1,14 @@
 /**
  * The dedicated worker: holds the wasm module and one loaded model. The only file that knows the engine's exports.
  *
- * In:  {type: "start", engine}, then {type: "load", id, model}, {type: "generate", id, options},
+ * In:  {type: "start", engine, lifeline}, then {type: "load", id, model}, {type: "generate", id, options},
  *      {type: "count", id, text}, {type: "cancel", id}, {type: "stop"}.
  * Out: {type: "ready"}, {type: "start-failed", message}, {type: "panic", message}, {type: "event", id, event},
  *      {type: "gpu-failed", code, message}, {type: "done", id, value}, {type: "failed", id, error: {code, message}}.
  */
 import { countGpuBytes, destroyDevices, gpuBytes, usedAdapterInfo } from './gpu-bytes.js';
 import { adapterName } from './gpu-probe.js';
+import { holdLifeline } from './lifeline.js';
 import { Stopwatch } from './stopwatch.js';
 import { fetchWasm } from './wasm-fetch.js';
 
@@ -25,7 +26,7 @@ let memory = null;
 
 function startOnce(message) {
   kind = message.engine;
-  started = start();
+  started = holdLifeline(message.lifeline).then(start);
   started.then(
     () => postMessage({ type: 'ready' }),
     (error) => postMessage({ type: 'start-failed', message: error.message }),

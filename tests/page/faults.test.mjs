@@ -75,6 +75,7 @@ describe('the engine fails', () => {
   const cases = [
     ['panic', 'panic', /crashed: panicked at step 1/],
     ['trap', 'panic', /crashed: unreachable/],
+    ['ends', 'panic', /ended without a word/],
     ['coded out-of-memory', 'out-of-memory', /prompt wished/],
     ['coded device-lost', 'device-lost', /prompt wished/],
     ['coded not-finite', 'not-finite', /prompt wished/],

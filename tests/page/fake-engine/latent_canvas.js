@@ -1,7 +1,7 @@
 /**
  * A test double with the exports of the real engine, served in place of both folders of www/pkg/. It downloads the model's files as
  * the manifest lists them and draws a gradient that depends on the options. The prompt tells it how to misbehave:
- * "panic", "trap", "never", "slow", "hog" (a step that blocks the worker), "coded <code>".
+ * "panic", "trap", "never", "ends", "slow", "hog" (a step that blocks the worker), "coded <code>".
  */
 let panicListener = () => {};
 
@@ -111,6 +111,10 @@ export class Session {
     onEvent({ stage: 'encode' });
     if (prompt.startsWith('coded ')) throw coded(prompt.slice(6), 'As the prompt wished.');
     if (prompt === 'never') await new Promise(() => {});
+    if (prompt === 'ends') {
+      close(); // a worker that is gone without an error event
+      await new Promise(() => {});
+    }
     for (let step = 0; step < steps; step++) {
       onEvent({ stage: 'denoise', step, steps });
       await sleep(prompt === 'slow' ? 100 : 0);
