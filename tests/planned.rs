@@ -42,7 +42,7 @@ pub async fn network(
     bytes: &[u8],
 ) -> Network {
     let plan = Plan::new(graph, options, passes, gpu.limits()).unwrap();
-    let mut network = Network::new(gpu, plan, ReplayOptions::default())
+    let mut network = Network::new(gpu, plan, ReplayOptions::new(gpu))
         .await
         .unwrap();
     fill(&mut network, component, bytes).await;

@@ -62,7 +62,7 @@ fn a_run_without_all_weights_is_refused_with_their_names() {
     let fixture = TINY_MODEL.unet_fixture();
     let graph = unet_graph(&TINY_MODEL, &fixture, 1);
     let plan = Plan::new(graph, &options(), 1, gpu().limits()).unwrap();
-    let mut network = block_on(Network::new(gpu(), plan, ReplayOptions::default())).unwrap();
+    let mut network = block_on(Network::new(gpu(), plan, ReplayOptions::new(gpu()))).unwrap();
     let error = block_on(network.run_step(0, 0)).unwrap_err();
     assert_eq!(error.code(), "missing-tensor", "{error}");
     assert!(error.to_string().contains("time_embedding"), "{error}");
@@ -93,7 +93,7 @@ fn weights_of_another_model_are_refused() {
     let fixture = TINY_MODEL.unet_fixture();
     let graph = unet_graph(&TINY_MODEL, &fixture, 1);
     let plan = Plan::new(graph, &options(), 1, gpu().limits()).unwrap();
-    let mut network = block_on(Network::new(gpu(), plan, ReplayOptions::default())).unwrap();
+    let mut network = block_on(Network::new(gpu(), plan, ReplayOptions::new(gpu()))).unwrap();
     let source = MemorySource::new("unet", TINY_SD2.unet.to_vec());
     let mut sink = NetworkSink::new(&mut network, Component::UNet, "unet");
     let error = block_on(load_safetensors(&source, None, &mut sink, &mut |_| Ok(()))).unwrap_err();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use latent_canvas::{
     engine::plan::{Gpu, LowerOptions, Network, Plan, ReplayOptions},
-    kernels::Precision,
+    kernels::{Precision, Tile, Tuning},
     models::names::Component,
 };
 use latent_canvas_tests::tiny::{TINY_DEEP, TINY_MODEL, Tiny};
@@ -88,28 +88,34 @@ fn networks_one_after_another_take_what_the_largest_takes() {
     assert_eq!(gpu.memory().live_bytes(), 0);
 }
 
-/// Short submissions, one call each, give the same bits as one long one.
-#[test]
-fn submissions_may_be_cut_anywhere() {
-    let gpu = Arc::new(new_gpu());
+fn predictions(gpu: &Arc<Gpu>, replay: ReplayOptions) -> (usize, Vec<f32>) {
     let tiny = &TINY_MODEL;
     let fixture = tiny.unet_fixture();
-    let predictions = [1, u64::MAX].map(|work_per_submission| {
-        let graph = unet_graph(tiny, &fixture, 1);
-        let plan = Plan::new(graph, &options(Precision::F32), 1, gpu.limits()).unwrap();
-        let calls = plan.program.step.len();
-        let replay = ReplayOptions {
-            work_per_submission,
-            ..ReplayOptions::default()
-        };
-        let mut network = block_on(Network::new(&gpu, plan, replay)).unwrap();
-        let expected = if work_per_submission == 1 { calls } else { 1 };
-        assert_eq!(network.submissions_per_run(), expected);
-        fill(&mut network, Component::UNet, tiny.unet);
-        run_unet(&mut network, tiny, &fixture)
-            .into_iter()
-            .flatten()
-            .collect::<Vec<f32>>()
-    });
-    assert!(predictions[0] == predictions[1]);
+    let graph = unet_graph(tiny, &fixture, 1);
+    let plan = Plan::new(graph, &options(Precision::F32), 1, gpu.limits()).unwrap();
+    let mut network = block_on(Network::new(gpu, plan, replay)).unwrap();
+    fill(&mut network, Component::UNet, tiny.unet);
+    let values = run_unet(&mut network, tiny, &fixture).concat();
+    (network.submissions_per_run(), values)
+}
+
+/// Short submissions, one call each, give the same bits as one long one; so does every tile.
+#[test]
+fn replay_options_change_no_bit() {
+    let gpu = Arc::new(new_gpu());
+    let usual = ReplayOptions::new(&gpu);
+    let (submissions, expected) = predictions(&gpu, usual);
+    assert_eq!(submissions, 1);
+    let short = ReplayOptions {
+        work_per_submission: 1,
+        ..usual
+    };
+    let (submissions, values) = predictions(&gpu, short);
+    assert!(submissions > 100, "{submissions}");
+    assert!(values == expected);
+    for tile in Tile::ALL {
+        let tuning = Tuning { tile: Some(tile) };
+        let (_, values) = predictions(&gpu, ReplayOptions { tuning, ..usual });
+        assert!(values == expected, "{tile:?}");
+    }
 }

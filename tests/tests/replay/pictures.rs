@@ -97,6 +97,8 @@ struct Times {
     once: Duration,
     steps: Vec<Duration>,
     vae: Duration,
+    /// Multiply-adds of a step and of the decoder.
+    macs: [u64; 2],
 }
 
 /// Draws stage by stage: one network at a time is in GPU memory, and its peak is the plan's.
@@ -244,6 +246,10 @@ fn draw(picture: &Picture, guidance: Guidance, precision: Precision) -> (Vec<f32
             once,
             steps,
             vae: vae_took,
+            macs: [
+                passes as u64 * memory.stages[1].run.macs,
+                memory.stages[2].run.macs,
+            ],
         },
     )
 }
@@ -254,14 +260,16 @@ fn check(name: &str, guidance: Guidance, precision: Precision, least_decibels: f
     let decibels = psnr(&got, &pixels(&picture.file));
     let all: Duration = times.steps.iter().sum();
     println!(
-        "{name} {precision:?} {guidance:?}: {decibels:.1} dB; load {:.0?}, text {:.0?}, once {:.0?}, step {:.0?} x {} (fastest {:.0?}), vae {:.0?}",
+        "{name} {precision:?} {guidance:?}: {decibels:.1} dB; load {:.0?}, text {:.0?}, once {:.0?}, step {:.0?} x {} (fastest {:.0?}), vae {:.0?}; {:.1} and {:.1} G multiply-adds a second",
         times.load,
         times.text,
         times.once,
         all / times.steps.len() as u32,
         times.steps.len(),
         times.steps.iter().min().unwrap(),
-        times.vae
+        times.vae,
+        times.macs[0] as f64 / 1e9 / times.steps.iter().min().unwrap().as_secs_f64(),
+        times.macs[1] as f64 / 1e9 / times.vae.as_secs_f64(),
     );
     assert!(
         decibels >= least_decibels,

@@ -14,7 +14,10 @@ use std::{
 };
 
 use super::signal::{Signal, signal};
-use crate::{Error, Result, kernels::Limits};
+use crate::{
+    Error, Result,
+    kernels::{Limits, Tuning},
+};
 use limits::required;
 use pipeline::Pipelines;
 
@@ -114,16 +117,17 @@ impl Gpu {
             uncaptured.note(translate("gpu", error, counter.live_bytes()));
         }));
         let info = adapter.get_info();
+        let name = if info.name.is_empty() {
+            info.driver
+        } else {
+            info.name
+        };
         Ok(Self {
             device,
             queue,
             limits: *needed,
-            adapter: if info.name.is_empty() {
-                info.driver
-            } else {
-                info.name
-            },
-            is_software: info.device_type == wgpu::DeviceType::Cpu,
+            is_software: info.device_type == wgpu::DeviceType::Cpu || is_software(&name),
+            adapter: name,
             memory,
             fault,
             pipelines: Mutex::default(),
@@ -148,6 +152,16 @@ impl Gpu {
     #[must_use]
     pub fn is_software(&self) -> bool {
         self.is_software
+    }
+
+    /// The launches' choices that suit it.
+    #[must_use]
+    pub fn tuning(&self) -> Tuning {
+        if self.is_software {
+            Tuning::SOFTWARE
+        } else {
+            Tuning::default()
+        }
     }
 
     /// The count of all buffers.
@@ -328,6 +342,14 @@ impl Gpu {
         buffer.raw().unmap();
         Ok(values)
     }
+}
+
+/// A browser tells no type of its adapter, but the software ones by name.
+fn is_software(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["swiftshader", "llvmpipe", "lavapipe", "basic render"]
+        .iter()
+        .any(|known| name.contains(known))
 }
 
 /// An error of wgpu as one of ours.

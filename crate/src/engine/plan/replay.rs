@@ -30,12 +30,12 @@ pub struct ReplayOptions {
 impl ReplayOptions {
     /// A few tens of milliseconds of a small GPU.
     pub const WORK_PER_SUBMISSION: u64 = 4_000_000_000;
-}
 
-impl Default for ReplayOptions {
-    fn default() -> Self {
+    /// What suits a GPU.
+    #[must_use]
+    pub fn new(gpu: &Gpu) -> Self {
         Self {
-            tuning: Tuning::default(),
+            tuning: gpu.tuning(),
             work_per_submission: Self::WORK_PER_SUBMISSION,
         }
     }
