@@ -321,3 +321,35 @@ fn sliced_sums_are_the_same_sums() {
     println!("sliced sums: {error:.2e}");
     assert!(error > 0.0 && error <= 1e-5, "{error:.2e}");
 }
+
+/// Where the time of a step goes, by module: the GPU's own clock, a pass for each call.
+#[test]
+fn every_call_of_a_step_is_timed() {
+    let configs = configs();
+    let file = weights("unet/diffusion_pytorch_model.safetensors");
+    let graph = record_unet(&configs.unet, 2, 16, 16, 77).unwrap();
+    let options = LowerOptions::new(Precision::F32);
+    let mut unet = network(gpu(), graph, &options, 1, Component::UNet, &file);
+    block_on(unet.run_image(0)).unwrap();
+    let times = block_on(unet.time_step(0, 0)).unwrap();
+    let calls = &unet.plan().program.step;
+    assert_eq!(times.len(), calls.len());
+    let mut rows: Vec<_> = times.iter().zip(calls).collect();
+    rows.sort_by(|a, b| b.0.total_cmp(a.0));
+    for (nanoseconds, call) in rows.iter().take(8) {
+        let rate = call.kernel.macs() as f64 / *nanoseconds;
+        println!(
+            "{:8.2} ms {rate:6.2} G/s {:11} {}",
+            *nanoseconds / 1e6,
+            call.kernel.name(),
+            call.module
+        );
+    }
+    let total: f64 = times.iter().sum();
+    println!("{:.1} ms in {} calls", total / 1e6, calls.len());
+    assert!(total > 0.0);
+    // a run with timestamps is a run
+    let timed = block_on(unet.read_output("noise_pred")).unwrap();
+    block_on(unet.run_step(0, 0)).unwrap();
+    assert!(timed == block_on(unet.read_output("noise_pred")).unwrap());
+}

@@ -94,6 +94,7 @@ impl Gpu {
         let (device, queue) = adapter
             .request_device(&wgpu::DeviceDescriptor {
                 label: Some("latent-canvas"),
+                required_features: adapter.features() & wgpu::Features::TIMESTAMP_QUERY,
                 required_limits,
                 memory_hints: wgpu::MemoryHints::MemoryUsage,
                 ..Default::default()
@@ -174,6 +175,10 @@ impl Gpu {
     #[must_use]
     pub fn device(&self) -> &wgpu::Device {
         &self.device
+    }
+
+    pub(super) fn queue(&self) -> &wgpu::Queue {
+        &self.queue
     }
 
     /// What went wrong since the device was made. A device with a fault is of no more use.

@@ -5,6 +5,7 @@
 //! which holds nothing between two runs but what is kept in buffers apart.
 
 mod prepare;
+mod timing;
 mod upload;
 
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::{
     program::Keep,
 };
 use crate::{Error, Result, kernels::Tuning};
-use prepare::{Prepared, Submission};
+use prepare::{Prepared, Ready, Submission};
 use upload::Uploads;
 
 /// How a network is replayed. Nothing here changes one bit of a result.
@@ -259,6 +260,11 @@ impl Network {
     /// # Errors
     /// As [`Self::run_schedule`].
     pub async fn run_step(&mut self, pass: usize, step: usize) -> Result<()> {
+        self.begin_step(pass, step)?;
+        self.run(&self.step[pass]).await
+    }
+
+    fn begin_step(&mut self, pass: usize, step: usize) -> Result<()> {
         self.ready()?;
         self.check_pass(pass)?;
         if let (Some(buffer), Some(steps)) = (&self.buffers.step, self.plan.program.steps) {
@@ -268,7 +274,7 @@ impl Network {
             let words = [step as u32, 0, 0, 0].map(u32::to_le_bytes);
             self.gpu.write(buffer, 0, words.as_flattened());
         }
-        self.run(&self.step[pass]).await
+        Ok(())
     }
 
     async fn run(&self, submissions: &[Submission]) -> Result<()> {
@@ -277,12 +283,7 @@ impl Network {
             {
                 let descriptor = wgpu::ComputePassDescriptor::default();
                 let mut compute = encoder.begin_compute_pass(&descriptor);
-                for dispatch in &submission.dispatches {
-                    compute.set_pipeline(&dispatch.pipeline);
-                    compute.set_bind_group(0, &dispatch.bind_group, &[]);
-                    let [x, y, z] = dispatch.workgroups;
-                    compute.dispatch_workgroups(x, y, z);
-                }
+                encode(&mut compute, &submission.dispatches);
             }
             self.gpu.submit(encoder).await?;
         }
@@ -339,6 +340,18 @@ impl Network {
             network: self.plan.graph.name.to_owned(),
             why,
         }
+    }
+}
+
+fn encode<'a>(
+    compute: &mut wgpu::ComputePass<'_>,
+    dispatches: impl IntoIterator<Item = &'a Ready>,
+) {
+    for dispatch in dispatches {
+        compute.set_pipeline(&dispatch.pipeline);
+        compute.set_bind_group(0, &dispatch.bind_group, &[]);
+        let [x, y, z] = dispatch.workgroups;
+        compute.dispatch_workgroups(x, y, z);
     }
 }
 

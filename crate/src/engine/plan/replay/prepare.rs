@@ -16,6 +16,8 @@ pub(super) struct Submission {
 /// One dispatch with all that it needs.
 #[derive(Debug)]
 pub(super) struct Ready {
+    /// Index of the call in its list.
+    pub(super) call: usize,
     pub(super) pipeline: wgpu::ComputePipeline,
     pub(super) bind_group: wgpu::BindGroup,
     pub(super) workgroups: [u32; 3],
@@ -71,7 +73,7 @@ impl Prepared {
             for pass in 0..plan.arena.passes {
                 let mut submissions = vec![Submission::default()];
                 let mut work = 0;
-                for (call, launches) in calls.iter().zip(launches) {
+                for (index, (call, launches)) in calls.iter().zip(launches).enumerate() {
                     let cost = cost(call);
                     if work > 0 && work + cost > work_per_submission {
                         submissions.push(Submission::default());
@@ -85,7 +87,7 @@ impl Prepared {
                             buffers,
                             pass,
                         }
-                        .ready(call, launch, *params)?;
+                        .ready(index, call, launch, *params)?;
                         if let Some(last) = submissions.last_mut() {
                             last.dispatches.push(ready);
                         }
@@ -113,7 +115,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn ready(&self, call: &Dispatch, launch: &Launch, params: u64) -> Result<Ready> {
+    fn ready(&self, index: usize, call: &Dispatch, launch: &Launch, params: u64) -> Result<Ready> {
         let operands = call.kernel.operands();
         let fault = || Error::Plan {
             network: self.plan.graph.name.to_owned(),
@@ -133,6 +135,7 @@ impl Maker<'_> {
         resources.push(self.buffers.params.range(params, words));
         let pipeline = self.gpu.pipeline(launch, &storages);
         Ok(Ready {
+            call: index,
             bind_group: self
                 .gpu
                 .bind_group(launch.label, &pipeline.layout, resources),
