@@ -198,9 +198,12 @@ test_native() {
 test_browser() {
   # wasm-pack takes wasm-bindgen-test-runner from beside the wasm-bindgen in PATH when its version is
   # the one in Cargo.lock; the runner reads tests/webdriver.json because cargo starts it in tests/.
-  WASM_BINDGEN_TEST_TIMEOUT=1200 WASM_BINDGEN_TEST_DRIVER_TIMEOUT=60 \
-    wasm-pack test --headless --chrome --chromedriver "$(command -v chromedriver)" --mode no-install --release \
-    tests --features burn-wgpu --test browser
+  local features_and_test
+  for features_and_test in "burn-wgpu browser" "plan replay_browser"; do
+    WASM_BINDGEN_TEST_TIMEOUT=1200 WASM_BINDGEN_TEST_DRIVER_TIMEOUT=60 \
+      wasm-pack test --headless --chrome --chromedriver "$(command -v chromedriver)" --mode no-install --release \
+      tests --features "${features_and_test% *}" --test "${features_and_test#* }"
+  done
 }
 
 # Files by name: what `node --test FOLDER` means differs between Node 20 and 22.
@@ -232,8 +235,10 @@ cmd_check() {
   timed "clippy: wasm, without burn" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -- -D warnings
   timed "clippy: wasm, with burn" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -p latent-canvas-tests \
     --features latent-canvas-tests/burn-wgpu --lib --test browser -- -D warnings
+  timed "clippy: wasm, with plan" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -p latent-canvas-tests \
+    --features latent-canvas-tests/plan --lib --test replay_browser -- -D warnings
   timed "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --no-deps \
-    -p weights-loader -p latent-canvas --features latent-canvas/burn
+    -p weights-loader -p latent-canvas --features latent-canvas/burn,latent-canvas/plan
 }
 
 check_javascript() {
