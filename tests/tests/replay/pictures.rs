@@ -1,6 +1,7 @@
 //! Whole pictures of the bundled model: prompt to pixels with the plan's three networks, against diffusers' PNGs.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::BufReader,
     path::PathBuf,
@@ -236,6 +237,17 @@ fn draw(picture: &Picture, guidance: Guidance, precision: Precision) -> (Vec<f32
         memory.stage_by_stage.peak_bytes,
         "counted and promised"
     );
+    for stage in &memory.stages {
+        println!(
+            "{:12} weights {} arena {} staging {} bytes, {} dispatches once, {} a run",
+            stage.stage,
+            stage.weights_bytes,
+            stage.arena_bytes,
+            stage.staging_bytes,
+            stage.once.dispatches,
+            stage.run.dispatches
+        );
+    }
     let image = Image::from_decoder(picture.width, picture.height, &sample).unwrap();
     let rgb = image.rgba.chunks_exact(4).flat_map(|pixel| &pixel[..3]);
     (
@@ -345,11 +357,22 @@ fn every_call_of_a_step_is_timed() {
             call.module
         );
     }
+    let mut kernels: BTreeMap<&str, f64> = BTreeMap::new();
+    for (nanoseconds, call) in &rows {
+        *kernels.entry(call.kernel.name()).or_default() += *nanoseconds / 1e6;
+    }
+    println!("ms by kernel: {kernels:.1?}");
     let total: f64 = times.iter().sum();
     println!("{:.1} ms in {} calls", total / 1e6, calls.len());
     assert!(total > 0.0);
     // a run with timestamps is a run
     let timed = block_on(unet.read_output("noise_pred")).unwrap();
+    let start = Instant::now();
     block_on(unet.run_step(0, 0)).unwrap();
+    println!(
+        "{:.1?} of this thread to encode and submit; {} pipelines on the device so far",
+        start.elapsed(),
+        gpu().pipelines()
+    );
     assert!(timed == block_on(unet.read_output("noise_pred")).unwrap());
 }
