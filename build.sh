@@ -13,8 +13,7 @@ NODE_MINIMUM=20.19.0
 WASM_BINDGEN_VERSION=$(sed -n '/^name = "wasm-bindgen"$/{n;s/version = "\(.*\)"/\1/p;}' Cargo.lock)
 WASM_PACK_VERSION=0.15.1
 NPM_PACKAGES=(binaryen@132.0.0 playwright-core@1.65.1 sirv@3.0.2)
-# Debian keeps one version of each: Chromium and its driver must match, and do when they come together.
-APT_PACKAGES=(chromium chromium-driver mesa-vulkan-drivers)
+# Chromium, its driver and Mesa's Vulkan come from Debian, which keeps one version of each.
 # Everything else Python needs is pinned in tests/golden/requirements.txt.
 GOLDEN_VENV=.tools/golden
 
@@ -113,14 +112,16 @@ need_npm_packages() {
   npm install --prefix tests --no-save --no-package-lock --no-audit --no-fund --loglevel=error "${NPM_PACKAGES[@]}"
 }
 
+# What is there counts, whoever installed it; what is missing comes from Debian.
 need_browser() {
-  local package missing=()
-  for package in "${APT_PACKAGES[@]}"; do
-    [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true) == installed ]] || missing+=("$package")
-  done
+  local missing=()
+  [[ -n ${CHROMIUM:-} ]] || command -v chromium chromium-browser google-chrome >/dev/null || missing+=(chromium)
+  command -v chromedriver >/dev/null || missing+=(chromium-driver)
+  compgen -G '/usr/share/vulkan/icd.d/*.json' >/dev/null || compgen -G '/etc/vulkan/icd.d/*.json' >/dev/null ||
+    missing+=(mesa-vulkan-drivers)
   [[ ${#missing[@]} -eq 0 ]] && return
   command -v apt-get >/dev/null ||
-    die "there is no apt-get here. Install Chromium, its chromedriver and Mesa's Vulkan drivers by hand"
+    die "missing: ${missing[*]} (Debian's names). There is no apt-get here: install them by hand, or name a Chromium in the variable CHROMIUM"
   local as_root=()
   if [[ $EUID -ne 0 ]]; then
     command -v sudo >/dev/null || die "installing ${missing[*]} needs root: run apt-get install ${missing[*]}"
@@ -174,12 +175,19 @@ build_wasm() {
 
 # --- commands -----------------------------------------------------------------------------------
 cmd_serve() {
+  [[ $# -eq 0 ]] || die "serve takes no options; PORT=8000 ./build.sh serve changes the port"
   build_wasm
   say "http://127.0.0.1:${PORT:-8080}/ (Ctrl+C stops)"
   exec node tests/page/serve.mjs --port "${PORT:-8080}" --dir www
 }
 
 cmd_generate() {
+  need_node
+  # Before anything is built: a wrong option is told in a moment, and help needs no browser.
+  local code=0
+  node tests/page/generate-options.mjs "$@" || code=$?
+  if [[ $code -eq 3 ]]; then exit 0; fi
+  if [[ $code -ne 0 ]]; then exit "$code"; fi
   {
     need_browser
     build_wasm

@@ -190,6 +190,10 @@ form.addEventListener('submit', (event) => {
 form.noValidate = true;
 document.querySelector('main').addEventListener('keydown', onKey);
 prompt.addEventListener('input', countTokensSoon);
+// What was wrong may be right now; the next picture tells.
+$('form').addEventListener('input', () => {
+  $('error').textContent = '';
+});
 $('cancel').addEventListener('click', (event) => {
   // It takes the place of the button before it: the second half of a double click there is no wish to cancel.
   if (event.detail < 2) cancel();

@@ -35,9 +35,12 @@ export function checkText(name, value) {
   return value.replace(/\p{Surrogate}/gu, '\ufffd');
 }
 
+/** What was given, in words: an empty or unreadable number field is NaN. */
+const shown = (value) => (Number.isNaN(value) ? 'not a number' : String(value));
+
 function checkWhole(name, value, from, to, hint) {
   if (typeof value !== 'number' || !Number.isInteger(value) || value < from || value > to) {
-    fail(`${name} is ${String(value)}: give a whole number from ${from} to ${to}${hint}.`);
+    fail(`${name} is ${shown(value)}: give a whole number from ${from} to ${to}${hint}.`);
   }
   return value;
 }
@@ -92,7 +95,7 @@ export function checkOptions(options) {
   const steps = checkWhole('steps', options.steps, 1, MAX_STEPS, '');
   const guidanceScale = options.guidanceScale;
   if (typeof guidanceScale !== 'number' || !(guidanceScale >= 0 && guidanceScale <= MAX_GUIDANCE_SCALE)) {
-    fail(`guidanceScale is ${String(guidanceScale)}: give a number from 0 to ${MAX_GUIDANCE_SCALE} (1 turns guidance off).`);
+    fail(`The guidance scale is ${shown(guidanceScale)}: give a number from 0 to ${MAX_GUIDANCE_SCALE} (1 turns guidance off).`);
   }
   const width = checkSize('width', options.width);
   const height = checkSize('height', options.height);

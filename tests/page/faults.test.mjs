@@ -35,14 +35,14 @@ describe('options are refused before any download', () => {
     ['width 1032', { width: 1032 }, /1024/],
     ['width -8', { width: -8 }, /from 8/],
     ['height 100', { height: 100 }, /height is 100/],
-    ['height NaN', { height: NaN }, /height is NaN/],
+    ['height NaN', { height: NaN }, /height is not a number/],
     ['steps 0', { steps: 0 }, /from 1 to 1000/],
     ['steps 1001', { steps: 1001 }, /from 1 to 1000/],
     ['steps 2.5', { steps: 2.5 }, /whole/],
-    ['guidance NaN', { guidanceScale: NaN }, /guidanceScale/],
+    ['guidance NaN', { guidanceScale: NaN }, /guidance scale is not a number/],
     ['guidance -1', { guidanceScale: -1 }, /from 0 to 1000/],
     ['guidance 1e30', { guidanceScale: 1e30 }, /from 0 to 1000/],
-    ['guidance Infinity', { guidanceScale: Infinity }, /guidanceScale/],
+    ['guidance Infinity', { guidanceScale: Infinity }, /guidance scale is Infinity/],
     ['seed -2', { seed: -2 }, /-1 for a random/],
     ['seed 2^32', { seed: 2 ** 32 }, /4294967295/],
     ['seed 0.5', { seed: 0.5 }, /whole/],
@@ -62,8 +62,8 @@ describe('options are refused before any download', () => {
     const bad = async (set, says) => {
       await failsWith(page, { set, args: { prompt: 'x' } }, 'invalid-argument', says);
     };
-    await bad({ width: 'wide' }, /width is NaN/);
-    await bad({ width: null, steps: '' }, /steps is NaN/);
+    await bad({ width: 'wide' }, /width is not a number/);
+    await bad({ width: null, steps: '' }, /steps is not a number/);
     await bad({ steps: 2, engine: 'quantum' }, /auto, cpu, webgpu/);
     await bad({ engine: 'cpu', model: 'http://[' }, /not a URL/);
     await bad({ model: 'file:///etc/' }, /http or https/);

@@ -90,7 +90,7 @@ test('seeds: random differs, reuse repeats', async () => {
 
 test('a mistake is explained in the alert beside the button, and gone with the next try', async () => {
   const page = await open();
-  for (const [field, value, says] of [['#prompt', '  ', /prompt is empty/], ['#steps', '1001', /1 to 1000/], ['#guidance', '', /guidanceScale is NaN/], ['#seed', '-7', /-1 for a random/]]) {
+  for (const [field, value, says] of [['#prompt', '  ', /prompt is empty/], ['#steps', '1001', /1 to 1000/], ['#guidance', '', /guidance scale is not a number/], ['#seed', '-7', /-1 for a random/]]) {
     const before = await page.inputValue(field);
     await page.fill(field, value);
     await page.click('#generate');

@@ -24,7 +24,7 @@ pub enum LoadError {
     },
     /// No answer, a cut connection, or a stall. Check the network and load again.
     #[error(
-        "Reading {url} failed: {why}. Check the network connection (and that the host allows other sites to read it), then load again."
+        "Reading {url} failed: {why}. Check the network connection and the address (and that the host allows other sites to read it), then load again."
     )]
     Network {
         /// The address that was asked.
