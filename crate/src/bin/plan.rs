@@ -219,10 +219,10 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error>
         match argument {
             Short('h') | Long("help") => return Ok(None),
             Long("model") => arguments.model = parser.value()?.string()?,
-            Long("width") => arguments.size[0] = Some(parser.value()?.parse()?),
-            Long("height") => arguments.size[1] = Some(parser.value()?.parse()?),
+            Long("width") => arguments.size[0] = Some(whole("width", &parser.value()?)?),
+            Long("height") => arguments.size[1] = Some(whole("height", &parser.value()?)?),
             Long("budget") => arguments.budget_bytes = Some(parser.value()?.parse_with(bytes)?),
-            Long("steps") => arguments.steps = parser.value()?.parse()?,
+            Long("steps") => arguments.steps = whole("steps", &parser.value()?)?,
             Long("ops") => {
                 let stages = ["text_encoder", "unet", "vae_decoder"];
                 let stages = stages.map(|stage| (stage, stage));
@@ -254,6 +254,20 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error>
     Ok(Some(arguments))
 }
 
+/// A whole number that is not zero.
+fn whole(option: &str, value: &OsString) -> Result<usize, String> {
+    value
+        .to_str()
+        .and_then(|text| text.parse().ok())
+        .filter(|&number| number > 0)
+        .ok_or_else(|| {
+            format!(
+                "--{option} {}: give a whole number from 1 on",
+                value.display()
+            )
+        })
+}
+
 fn choice<T: Copy>(value: OsString, choices: &[(&str, T)]) -> Result<T, lexopt::Error> {
     let found = choices.iter().find(|(name, _)| value.as_os_str() == *name);
     found.map(|&(_, choice)| choice).ok_or_else(|| {
@@ -277,7 +291,12 @@ fn bytes(text: &str) -> Result<u64, String> {
         .find_map(|&(name, unit)| Some((text.strip_suffix(name)?, unit)))
         .unwrap_or((text, 1.0));
     match number.trim().parse::<f64>() {
-        Ok(number) if number.is_finite() && number >= 0.0 => Ok((number * unit) as u64),
+        // Half a byte is a forgotten unit.
+        Ok(number)
+            if number.is_finite() && number >= 0.0 && (unit > 1.0 || number.fract() == 0.0) =>
+        {
+            Ok((number * unit) as u64)
+        }
         _ => Err("must be a number of bytes, like 133MB or 1.8GiB".to_owned()),
     }
 }
@@ -322,7 +341,7 @@ mod tests {
         assert_eq!(bytes("900 MiB"), Ok(900 << 20));
         assert_eq!(bytes("1.5GiB"), Ok(3 << 29));
         assert_eq!(bytes("1024"), Ok(1024));
-        for wrong in ["", "MB", "-1MB", "12XB", "NaN", "inf"] {
+        for wrong in ["", "1.8", "MB", "-1MB", "12XB", "NaN", "inf"] {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
     }

@@ -422,7 +422,8 @@ impl MemoryPlan {
         let peak = &self.stage_by_stage;
         if peak.weights_bytes > budget {
             return format!(
-                "Allow more than {}, or choose a smaller model: weights that stay on the disk are not there yet.",
+                "Allow {} for this size, or choose a smaller model: its weights alone take {}, and weights that stay on the disk are not there yet.",
+                mib(peak.peak_bytes),
                 mib(peak.weights_bytes)
             );
         }
@@ -430,7 +431,11 @@ impl MemoryPlan {
             Guidance::OneBatch if peak.stage == "unet" => "guidance in two passes",
             Guidance::OneBatch | Guidance::TwoPasses | Guidance::Off => "",
         };
-        self.smaller(passes)
+        format!(
+            "Allow {} for this size. {}",
+            mib(peak.peak_bytes),
+            self.smaller(passes)
+        )
     }
 
     /// What makes activations smaller, and one thing more.
@@ -452,7 +457,11 @@ fn name<S: Serializer>(precision: &Precision, serializer: S) -> Result<S::Ok, S:
     })
 }
 
+/// Rounded up: a budget of what is printed must be enough.
 #[allow(clippy::cast_precision_loss)]
 fn mib(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+    format!(
+        "{:.1} MiB",
+        (bytes as f64 * 10.0 / f64::from(1 << 20)).ceil() / 10.0
+    )
 }
