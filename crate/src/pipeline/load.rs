@@ -3,7 +3,9 @@
 //! Order: the small text files, then the networks are built from their configs (which declares every weight and so gives the
 //! memory they need), then the weights stream in, one file after another. Nothing large is fetched before the small files are understood.
 
-use weights_loader::{ByteSource, LoadError, Manifest, load_safetensors, load_text};
+use weights_loader::{
+    ByteSource, LoadError, Manifest, ManifestFile, ProgressSum, load_safetensors, load_text,
+};
 
 use super::StableDiffusionPipeline;
 use crate::{
@@ -91,12 +93,15 @@ impl<'a, F: ModelFolder> Files<'a, F> {
         Ok(Self { folder, manifest })
     }
 
-    async fn text(&self, path: &str) -> Result<String> {
-        let expected = self
-            .manifest
+    /// What the manifest says of a file, where there is a manifest that lists it.
+    fn expected(&self, path: &str) -> Option<&ManifestFile> {
+        self.manifest
             .as_ref()
-            .and_then(|manifest| manifest.get(path));
-        Ok(load_text(&self.folder.open(path), expected, MAX_TEXT_BYTES).await?)
+            .and_then(|manifest| manifest.get(path))
+    }
+
+    async fn text(&self, path: &str) -> Result<String> {
+        Ok(load_text(&self.folder.open(path), self.expected(path), MAX_TEXT_BYTES).await?)
     }
 
     /// A file that a folder may lack. A manifest that does not list it is taken at its word.
@@ -142,11 +147,7 @@ impl<'a, F: ModelFolder> Files<'a, F> {
     async fn total_bytes(&self, paths: &[&str]) -> Result<Option<u64>> {
         let mut total = 0u64;
         for path in paths {
-            let known = match self
-                .manifest
-                .as_ref()
-                .and_then(|manifest| manifest.get(path))
-            {
+            let known = match self.expected(path) {
                 Some(file) => Some(file.length),
                 None => self.folder.open(path).length().await?,
             };
@@ -160,56 +161,42 @@ impl<'a, F: ModelFolder> Files<'a, F> {
     }
 }
 
-/// Bytes received so far over all weight files.
-struct Download {
-    total_bytes: Option<u64>,
-    finished_bytes: u64,
-}
-
-impl Download {
-    /// Streams one file into the weights that were declared for it.
-    async fn file<F: ModelFolder, E: Eager>(
-        &mut self,
-        files: &Files<'_, F>,
-        path: &str,
-        component: Component,
-        weights: Weights<'_, E>,
-        observer: &mut impl Observer,
-    ) -> Result<()> {
-        let expected = files
-            .manifest
-            .as_ref()
-            .and_then(|manifest| manifest.get(path));
-        let mut sink = weights.into_sink(component, path);
-        let mut in_file = 0;
-        load_safetensors(
-            &files.folder.open(path),
-            expected,
-            &mut sink,
-            &mut |received| {
-                in_file = received;
-                observer.notify(Event::Download {
-                    received_bytes: self.finished_bytes + received,
-                    total_bytes: self.total_bytes,
-                });
-                if observer.is_cancelled() {
-                    Err(LoadError::Cancelled)
-                } else {
-                    Ok(())
-                }
-            },
-        )
-        .await
-        .map_err(|error| {
-            if error == LoadError::Cancelled {
-                Error::Cancelled
+/// Streams one weights file into what was declared for it; `sum` counts over all files.
+async fn download<F: ModelFolder, E: Eager>(
+    sum: &mut ProgressSum,
+    files: &Files<'_, F>,
+    path: &str,
+    component: Component,
+    weights: Weights<'_, E>,
+    observer: &mut impl Observer,
+) -> Result<()> {
+    let mut sink = weights.into_sink(component, path);
+    sum.start(path);
+    load_safetensors(
+        &files.folder.open(path),
+        files.expected(path),
+        &mut sink,
+        &mut |received| {
+            let progress = sum.received(received);
+            observer.notify(Event::Download {
+                received_bytes: progress.received_bytes,
+                total_bytes: progress.total_bytes,
+            });
+            if observer.is_cancelled() {
+                Err(LoadError::Cancelled)
             } else {
-                error.into()
+                Ok(())
             }
-        })?;
-        self.finished_bytes += in_file;
-        Ok(())
-    }
+        },
+    )
+    .await
+    .map_err(|error| {
+        if error == LoadError::Cancelled {
+            Error::Cancelled
+        } else {
+            error.into()
+        }
+    })
 }
 
 impl<E: Eager> StableDiffusionPipeline<E> {
@@ -274,25 +261,14 @@ impl<E: Eager> StableDiffusionPipeline<E> {
             });
         }
 
-        let mut download = Download {
-            total_bytes: files.total_bytes(&[TEXT_ENCODER, UNET, VAE]).await?,
-            finished_bytes: 0,
-        };
-        download
-            .file(
-                &files,
-                TEXT_ENCODER,
-                Component::TextEncoder,
-                text_weights,
-                observer,
-            )
-            .await?;
-        download
-            .file(&files, UNET, Component::UNet, unet_weights, observer)
-            .await?;
-        download
-            .file(&files, VAE, Component::Vae, vae_weights, observer)
-            .await?;
+        let mut sum = ProgressSum::new(files.total_bytes(&[TEXT_ENCODER, UNET, VAE]).await?);
+        for (path, component, weights) in [
+            (TEXT_ENCODER, Component::TextEncoder, text_weights),
+            (UNET, Component::UNet, unet_weights),
+            (VAE, Component::Vae, vae_weights),
+        ] {
+            download(&mut sum, &files, path, component, weights, observer).await?;
+        }
         checkpoint(observer, Event::Prepare).await?;
 
         let name = match &files.manifest {
