@@ -5,7 +5,7 @@ use std::sync::Arc;
 use latent_canvas::{
     config::{ClipTextConfig, UNetConfig, VaeConfig},
     engine::plan::{Gpu, Graph, LowerOptions, Network, Plan, ReplayOptions},
-    kernels::Limits,
+    kernels::{Limits, Precision},
     models::{
         embeddings::timestep_sinusoid,
         names::{Component, Name, checkpoint_name},
@@ -143,6 +143,12 @@ pub async fn run_unet(network: &mut Network, tiny: &Tiny, fixture: &Fixture) -> 
     predictions
 }
 
+fn text_graph(tiny: &Tiny, fixture: &Fixture) -> Graph {
+    let batch = fixture.get("input_ids").shape[0];
+    let config = ClipTextConfig::from_json(tiny.text_config).unwrap();
+    record_text_encoder(&config, batch).unwrap()
+}
+
 /// The text encoder of a tiny model.
 pub async fn text_network(
     gpu: &Arc<Gpu>,
@@ -150,9 +156,7 @@ pub async fn text_network(
     fixture: &Fixture,
     options: &LowerOptions,
 ) -> Network {
-    let batch = fixture.get("input_ids").shape[0];
-    let config = ClipTextConfig::from_json(tiny.text_config).unwrap();
-    let graph = record_text_encoder(&config, batch).unwrap();
+    let graph = text_graph(tiny, fixture);
     network(gpu, graph, options, 1, Component::TextEncoder, tiny.text).await
 }
 
@@ -190,4 +194,44 @@ pub async fn run_vae(network: &mut Network, tiny: &Tiny, fixture: &Fixture) -> V
 async fn run_once(network: &mut Network, output: &str) -> Vec<f32> {
     network.run_step(0, 0).await.unwrap();
     network.read_output(output).await.unwrap()
+}
+
+/// Weights that are uploaded through a plan of one size serve another size, precision and guidance: the values are those over weights of
+/// its own, to the bit. What waited to be uploaded is there too, and the memory goes with the last network.
+pub async fn weights_kept_over_two_plans(gpu: &Arc<Gpu>, tiny: &Tiny) {
+    let (first, second) = (tiny.unet_fixture(), tiny.odd_unet_fixture());
+    let halves = LowerOptions::new(Precision::F16);
+    let full = LowerOptions {
+        hoist_schedule: Some(TIMESTEPS.len()),
+        ..LowerOptions::new(Precision::F32)
+    };
+    let mut network = unet_network(gpu, tiny, &second, &full, 2).await;
+    let expected = run_unet(&mut network, tiny, &second).await;
+    drop(network);
+    assert_eq!(gpu.memory().live_bytes(), 0);
+
+    let mut network = unet_network(gpu, tiny, &first, &halves, 1).await;
+    let weights = network.weights();
+    fill(&mut network, Component::UNet, tiny.unet).await;
+    drop(network);
+    assert_eq!(gpu.memory().live_bytes(), weights.bytes());
+
+    let graph = unet_graph(tiny, &second, 2);
+    let plan = Plan::new(graph, &full, 2, gpu.limits()).unwrap();
+    let options = ReplayOptions::new(gpu);
+    let mut network = Network::with_weights(gpu, plan, weights, options)
+        .await
+        .unwrap();
+    assert_eq!(network.missing_weights().next(), None);
+    assert!(run_unet(&mut network, tiny, &second).await == expected);
+    let peak_bytes = network.promised().peak_bytes;
+    assert_eq!(gpu.memory().live_bytes(), peak_bytes);
+
+    let weights = network.weights();
+    let graph = text_graph(tiny, &tiny.text_fixture());
+    let plan = Plan::new(graph, &full, 1, gpu.limits()).unwrap();
+    let refused = Network::with_weights(gpu, plan, weights, options).await;
+    assert_eq!(refused.map(|_| ()).unwrap_err().code(), "plan");
+    drop(network);
+    assert_eq!(gpu.memory().live_bytes(), 0);
 }

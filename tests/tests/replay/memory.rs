@@ -7,7 +7,10 @@ use latent_canvas::{
     kernels::{Precision, Tile, Tuning},
     models::names::Component,
 };
-use latent_canvas_tests::tiny::{TINY_DEEP, TINY_MODEL, Tiny};
+use latent_canvas_tests::{
+    planned::weights_kept_over_two_plans,
+    tiny::{TINY_DEEP, TINY_MODEL, Tiny},
+};
 use pollster::block_on;
 
 use super::networks::{
@@ -117,5 +120,13 @@ fn replay_options_change_no_bit() {
         let tuning = Tuning { tile: Some(tile) };
         let (_, values) = predictions(&gpu, ReplayOptions { tuning, ..usual });
         assert!(values == expected, "{tile:?}");
+    }
+}
+
+/// A plan of another size, precision and guidance reads the weights that are there.
+#[test]
+fn weights_outlive_a_plan() {
+    for tiny in [&TINY_MODEL, &TINY_DEEP] {
+        block_on(weights_kept_over_two_plans(&Arc::new(new_gpu()), tiny));
     }
 }

@@ -35,7 +35,7 @@ pub use options::{AttentionChoice, Fusions, LowerOptions};
 pub use program::{Dispatch, Keep, Place, Port, Program, Slot, SlotId};
 pub use recorder::{Recorder, Symbolic};
 #[cfg(feature = "plan")]
-pub use replay::{CountedBytes, Network, ReplayOptions};
+pub use replay::{CountedBytes, Network, NetworkWeights, ReplayOptions};
 pub use verify::{PlanFault, verify};
 
 use crate::{Error, Result, kernels::Limits};

@@ -7,6 +7,7 @@
 mod prepare;
 mod timing;
 mod upload;
+mod weights;
 
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ use super::{
 use crate::{Error, Result, kernels::Tuning};
 use prepare::{Prepared, Ready, Submission};
 use upload::Uploads;
+
+pub use weights::NetworkWeights;
 
 /// How a network is replayed. Nothing here changes one bit of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,15 +56,13 @@ pub struct Network {
     image: Vec<Vec<Submission>>,
     /// Of each pass.
     step: Vec<Vec<Submission>>,
-    /// Rows of each weight that are there.
-    uploaded: Vec<usize>,
     uploads: Uploads,
 }
 
 #[derive(Debug)]
 struct Buffers {
     arena: Vec<GpuBuffer>,
-    weights: Vec<GpuBuffer>,
+    weights: Arc<NetworkWeights>,
     params: GpuBuffer,
     step: Option<GpuBuffer>,
     read_back: GpuBuffer,
@@ -71,7 +72,7 @@ impl Buffers {
     fn all(&self) -> impl Iterator<Item = &GpuBuffer> {
         self.arena
             .iter()
-            .chain(&self.weights)
+            .chain(&self.weights.buffers)
             .chain([&self.params, &self.read_back])
             .chain(&self.step)
     }
@@ -95,40 +96,53 @@ impl Network {
     /// [`Error::LimitTooSmall`] and [`Error::OutOfMemory`] before or while memory is taken; [`Error::Plan`] for what the GPU refuses,
     /// which is a bug; [`Error::DeviceLost`].
     pub async fn new(gpu: &Arc<Gpu>, plan: Plan, options: ReplayOptions) -> Result<Self> {
+        let weights = NetworkWeights::new(gpu, &plan.graph).await?;
+        Self::with_weights(gpu, plan, weights, options).await
+    }
+
+    /// The same over weights that are there, be they filled or not: those of [`Self::weights`] of a network of another size, precision
+    /// or guidance.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`Error::Plan`] when they are the weights of another network.
+    pub async fn with_weights(
+        gpu: &Arc<Gpu>,
+        plan: Plan,
+        weights: Arc<NetworkWeights>,
+        options: ReplayOptions,
+    ) -> Result<Self> {
+        weights.check(&plan.graph, &plan.weights)?;
         let prepared = Prepared::new(&plan, gpu.limits(), options.tuning)?;
-        let buffers = Self::buffers(gpu, &plan, &prepared).await?;
+        let buffers = Self::buffers(gpu, &plan, weights, &prepared).await?;
         let [schedule, image, step] = gpu
             .validated(plan.graph.name, || {
                 prepared.submissions(gpu, &plan, &buffers, options.work_per_submission)
             })
             .await?;
-        let uploaded = vec![0; plan.graph.weights.len()];
-        let uploads = Uploads::new(&plan);
         Ok(Self {
             gpu: Arc::clone(gpu),
             buffers,
             schedule: schedule.into_iter().next().unwrap_or_default(),
             image,
             step,
-            uploaded,
-            uploads,
+            uploads: Uploads::new(&plan),
             plan,
         })
     }
 
-    async fn buffers(gpu: &Gpu, plan: &Plan, prepared: &Prepared) -> Result<Buffers> {
+    async fn buffers(
+        gpu: &Gpu,
+        plan: &Plan,
+        weights: Arc<NetworkWeights>,
+        prepared: &Prepared,
+    ) -> Result<Buffers> {
         use wgpu::BufferUsages as Usage;
         let copies = Usage::COPY_SRC | Usage::COPY_DST;
         // a uniform for the parameters of repacking, see `upload`
         let arena_usage = Usage::STORAGE | Usage::UNIFORM | copies;
-        let weight_usage = Usage::STORAGE | Usage::COPY_DST;
         let mut arena = Vec::new();
         for &bytes in &plan.arena.buffers {
             arena.push(gpu.buffer("arena", bytes, arena_usage).await?);
-        }
-        let mut weights = Vec::new();
-        for &bytes in &plan.weights.buffers {
-            weights.push(gpu.buffer("weights", bytes, weight_usage).await?);
         }
         let uniform = Usage::UNIFORM | Usage::COPY_DST;
         let params = gpu
@@ -175,10 +189,9 @@ impl Network {
     /// What its buffers take.
     #[must_use]
     pub fn counted(&self) -> CountedBytes {
-        let sum = |list: &[GpuBuffer]| list.iter().map(GpuBuffer::bytes).sum();
         let all: u64 = self.buffers.all().map(GpuBuffer::bytes).sum();
-        let (weights_bytes, arena_bytes): (u64, u64) =
-            (sum(&self.buffers.weights), sum(&self.buffers.arena));
+        let weights_bytes = self.buffers.weights.bytes();
+        let arena_bytes: u64 = self.buffers.arena.iter().map(GpuBuffer::bytes).sum();
         CountedBytes {
             weights_bytes,
             arena_bytes,
@@ -190,6 +203,13 @@ impl Network {
     #[must_use]
     pub fn submissions_per_run(&self) -> usize {
         self.step.first().map_or(0, Vec::len)
+    }
+
+    /// Its weights, to be kept when it goes. What waits to be uploaded is sent.
+    #[must_use]
+    pub fn weights(&mut self) -> Arc<NetworkWeights> {
+        self.flush_uploads();
+        Arc::clone(&self.buffers.weights)
     }
 
     /// The weight of that name.
@@ -373,7 +393,7 @@ fn resource<'a>(
         }
         Place::Weight(weight) => {
             let (place, _) = plan.weights.place(weight);
-            Some((&buffers.weights[place.buffer], place.offset))
+            Some((&buffers.weights.buffers[place.buffer], place.offset))
         }
         Place::Step => Some((buffers.step.as_ref()?, 0)),
     }

@@ -31,6 +31,7 @@ pub(super) struct Uploads {
 struct Waiting {
     launch: Launch,
     weight: WeightId,
+    rows: usize,
     source: u64,
     params: u64,
 }
@@ -46,6 +47,14 @@ impl Uploads {
             used_bytes: 0,
             waiting: Vec::new(),
         }
+    }
+
+    fn rows(&self, weight: WeightId) -> usize {
+        let waiting = self.waiting.iter();
+        waiting
+            .filter(|waiting| waiting.weight == weight)
+            .map(|waiting| waiting.rows)
+            .sum()
     }
 }
 
@@ -63,7 +72,10 @@ impl Network {
                 got: tensor.shape.clone(),
             }));
         }
-        self.uploaded[weight.0] = 0;
+        self.uploads
+            .waiting
+            .retain(|waiting| waiting.weight != weight);
+        self.buffers.weights.set_rows(weight, 0);
         self.upload_rows(weight, tensor, bytes)
     }
 
@@ -95,7 +107,7 @@ impl Network {
         bytes: &[u8],
     ) -> Result<()> {
         let row_bytes = self.row_bytes(weight, tensor)?;
-        let (first_row, all_rows) = (self.uploaded[weight.0], self.rows(weight));
+        let (first_row, all_rows) = (self.arrived(weight), self.rows(weight));
         let rows = bytes.len() / row_bytes.max(1);
         if rows * row_bytes != bytes.len() || first_row + rows > all_rows {
             return Err(self.fault(format!(
@@ -113,15 +125,20 @@ impl Network {
         };
         if args.is_copy() {
             let (place, _) = self.plan.weights.place(weight);
-            let buffer = &self.buffers.weights[place.buffer];
+            let buffer = &self.buffers.weights.buffers[place.buffer];
             // rows of such a layout are whole words
             let offset = place.offset + (first_row * row_bytes) as u64;
             self.gpu.write(buffer, offset, bytes);
+            self.buffers.weights.set_rows(weight, first_row + rows);
+            Ok(())
         } else {
-            self.repack(weight, args, bytes, row_bytes)?;
+            self.repack(weight, args, bytes, row_bytes)
         }
-        self.uploaded[weight.0] = first_row + rows;
-        Ok(())
+    }
+
+    /// Rows of a weight that were handed over: those that are there, and those that wait.
+    fn arrived(&self, weight: WeightId) -> usize {
+        self.buffers.weights.rows(weight) + self.uploads.rows(weight)
     }
 
     fn repack(
@@ -167,6 +184,7 @@ impl Network {
             self.uploads.waiting.push(Waiting {
                 launch,
                 weight,
+                rows,
                 source,
                 params,
             });
@@ -176,7 +194,7 @@ impl Network {
     }
 
     /// Lets the GPU repack what waits.
-    fn flush_uploads(&mut self) {
+    pub(super) fn flush_uploads(&mut self) {
         let waiting = std::mem::take(&mut self.uploads.waiting);
         self.uploads.used_bytes = 0;
         if waiting.is_empty() {
@@ -190,6 +208,7 @@ impl Network {
             for Waiting {
                 launch,
                 weight,
+                rows,
                 source,
                 params,
             } in &waiting
@@ -197,7 +216,8 @@ impl Network {
                 let (place, _) = self.plan.weights.place(*weight);
                 let resources = launch.bindings.iter().map(|binding| match binding.operand {
                     0 => staging.range(*source, binding.bytes),
-                    _ => self.buffers.weights[place.buffer].range(place.offset, binding.bytes),
+                    _ => self.buffers.weights.buffers[place.buffer]
+                        .range(place.offset, binding.bytes),
                 });
                 let words = 4 * launch.params.len() as u64;
                 let resources = resources.chain([staging.range(*params, words)]).collect();
@@ -210,6 +230,8 @@ impl Network {
                 compute.set_bind_group(0, &group, &[]);
                 let [x, y, z] = launch.workgroups;
                 compute.dispatch_workgroups(x, y, z);
+                let there = self.buffers.weights.rows(*weight);
+                self.buffers.weights.set_rows(*weight, there + rows);
             }
         }
         self.gpu.submit_now(Some(encoder));
@@ -217,14 +239,16 @@ impl Network {
 
     /// Lets all weights be filled anew, from the first row on.
     pub fn forget_weights(&mut self) {
-        self.uploaded.fill(0);
+        self.uploads.waiting.clear();
+        self.uploads.used_bytes = 0;
+        self.buffers.weights.forget();
     }
 
     /// Names of weights whose rows are not all there yet.
     pub fn missing_weights(&self) -> impl Iterator<Item = &str> {
-        let weights = self.plan.graph.weights.iter().zip(&self.uploaded);
+        let weights = self.plan.graph.weights.iter().zip((0..).map(WeightId));
         weights
-            .filter(|(weight, uploaded)| weight.shape.first().is_some_and(|rows| rows > uploaded))
+            .filter(|&(_, id)| self.rows(id) > self.arrived(id))
             .map(|(weight, _)| weight.name.as_str())
     }
 
@@ -239,6 +263,13 @@ impl Network {
             file: self.plan.graph.name.to_owned(),
             names: missing.join(", "),
         }))
+    }
+}
+
+/// Rows that were handed over come to the weights, which may outlive this network.
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.flush_uploads();
     }
 }
 
