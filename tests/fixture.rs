@@ -97,6 +97,22 @@ pub fn relative_error(got: &[f32], expected: &[f32]) -> f64 {
     difference / largest
 }
 
+/// Length of the difference divided by the length of the expected values.
+#[must_use]
+pub fn relative_l2(got: &[f32], expected: &[f32]) -> f64 {
+    assert_eq!(got.len(), expected.len(), "sizes differ");
+    let length = |squares: &mut dyn Iterator<Item = f64>| squares.sum::<f64>().sqrt();
+    let expected_length = length(&mut expected.iter().map(|&b| f64::from(b).powi(2)));
+    assert!(expected_length > 0.0, "the fixture is all zero");
+    let pairs = got.iter().zip(expected);
+    let distance = length(&mut pairs.map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)));
+    // a NaN must not pass a comparison
+    if distance.is_nan() {
+        return f64::INFINITY;
+    }
+    distance / expected_length
+}
+
 /// Peak signal-to-noise ratio in dB of two pictures with values 0..1.
 #[must_use]
 pub fn psnr(got: &[f32], expected: &[f32]) -> f64 {

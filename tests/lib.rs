@@ -8,6 +8,8 @@
 
 pub mod fixture;
 #[cfg(all(feature = "plan", not(target_family = "wasm")))]
+pub mod full_size;
+#[cfg(all(feature = "plan", not(target_family = "wasm")))]
 pub mod gpu;
 #[cfg(all(feature = "plan", not(target_family = "wasm")))]
 pub mod kernel_case;

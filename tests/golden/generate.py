@@ -2,6 +2,7 @@
 
     python tests/golden/generate.py                 # everything
     python tests/golden/generate.py --only models   # one part
+    python tests/golden/generate.py --full          # instead: the full-size model and its values, 2 GB and some minutes
 
 Each part is a module of the same name with a function `main(directory)`, imported as `golden.<name>`. This folder stands last
 on the import path instead of first, so that a file name here (`tokenizer.py`, `models.py`) can hide no installed package.
@@ -22,21 +23,27 @@ PARTS = {
     "models": DIRECTORY,
     "images": DIRECTORY,
 }
+# Takes minutes, and writes gigabytes that no test needs: only when asked for.
+FULL = {"full_size": DIRECTORY}
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description="Regenerates the golden fixtures with diffusers on PyTorch.")
     arguments.add_argument("--only", choices=PARTS, help="one part instead of all")
-    only = arguments.parse_args().only
+    arguments.add_argument("--full", action="store_true", help="the full-size model instead, which nothing else here needs")
+    parsed = arguments.parse_args()
+    if parsed.full and parsed.only is not None:
+        arguments.error("--full and --only exclude each other")
 
     if DIRECTORY.name != "golden":
         raise SystemExit(f"generate.py expects to lie in a folder named golden, not {DIRECTORY.name}")
     sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != DIRECTORY]
     sys.path += [str(DIRECTORY.parent), str(DIRECTORY)]
 
-    for part in PARTS if only is None else (only,):
+    parts = FULL if parsed.full else PARTS if parsed.only is None else {parsed.only: PARTS[parsed.only]}
+    for part, directory in parts.items():
         start = time.monotonic()
-        importlib.import_module(f"golden.{part}").main(PARTS[part])
+        importlib.import_module(f"golden.{part}").main(directory)
         print(f"{part}: {time.monotonic() - start:.1f} s", flush=True)
 
 
