@@ -1,4 +1,4 @@
-//! Launches of attention: sliced (scores, softmax, values for each head and slice of queries) or flash.
+//! Launches of attention: scores, softmax and values, for each head and slice of queries or for all heads at once; or flash.
 
 use super::{
     AttentionArgs, AttentionForm, Launch, Limits, Precision, Role, Tile,
@@ -33,14 +33,22 @@ pub(super) fn launches(
     tuning: Tuning,
 ) -> Result<Vec<Launch>> {
     match args.form {
-        AttentionForm::Sliced { rows } => {
+        AttentionForm::Sliced { .. } | AttentionForm::AllHeads => {
             if args.precision == Precision::F16 && !args.head_dim.is_multiple_of(2) {
                 return Err(Error::invalid(
                     "head_dim",
                     "must be even where activations are float16",
                 ));
             }
-            Ok(sliced(args, rows.clamp(1, args.queries), limits, tuning))
+            let slices = slices(args);
+            let launches = slices.iter().flat_map(|slice| {
+                [
+                    scores(args, slice, tuning),
+                    softmax(args, slice, limits),
+                    values(args, slice, tuning),
+                ]
+            });
+            Ok(launches.collect())
         }
         AttentionForm::Flash => {
             if !AttentionArgs::flash_takes(args.head_dim) {
@@ -54,32 +62,42 @@ pub(super) fn launches(
     }
 }
 
-fn sliced(args: &AttentionArgs, rows: usize, limits: &Limits, tuning: Tuning) -> Vec<Launch> {
+fn slices(args: &AttentionArgs) -> Vec<Slice> {
+    let AttentionForm::Sliced { rows } = args.form else {
+        return vec![Slice {
+            picture: 0,
+            head: 0,
+            first: 0,
+            rows: args.queries,
+            heads: args.batch * args.num_heads,
+        }];
+    };
+    let rows = rows.clamp(1, args.queries);
     let mut list = Vec::new();
     for picture in 0..args.batch {
         for head in 0..args.num_heads {
             for first in (0..args.queries).step_by(rows) {
-                let slice = Slice {
+                list.push(Slice {
                     picture,
                     head,
                     first,
                     rows: rows.min(args.queries - first),
-                };
-                list.push(scores(args, &slice, tuning));
-                list.push(softmax(args, &slice, limits));
-                list.push(values(args, &slice, tuning));
+                    heads: 1,
+                });
             }
         }
     }
     list
 }
 
-/// Some queries of one head of one picture.
+/// Some queries of one head of one picture, or all queries of all heads of all pictures.
 struct Slice {
     picture: usize,
     head: usize,
     first: usize,
     rows: usize,
+    /// Heads of all pictures that one launch takes; for more than one, all of them.
+    heads: usize,
 }
 
 impl Slice {
@@ -109,7 +127,7 @@ fn scores(args: &AttentionArgs, slice: &Slice, tuning: Tuning) -> Launch {
         .bind(Role::Scratch, "SCRATCH", "B_SCRATCH")
         .set("QUERY", name);
     let [query_at, key_at] = slice.places(args);
-    builder.launch(
+    heads_names(builder, args).launch(
         "attention.scores",
         "attention_scores",
         &[PRECISION, SCORES, TILE],
@@ -123,12 +141,14 @@ fn scores(args: &AttentionArgs, slice: &Slice, tuning: Tuning) -> Launch {
             word(args.keys.div_ceil(4)),
             scale(args).to_bits(),
         ],
-        grid(tile, slice.rows, args.keys),
+        grid(tile, slice.rows, args.keys, slice.heads),
     )
 }
 
 fn softmax(args: &AttentionArgs, slice: &Slice, limits: &Limits) -> Launch {
-    reduce_names(Builder::new(&args.operands()), SOFTMAX_THREADS, 4)
+    let rows = slice.heads * slice.rows;
+    let builder = heads_names(Builder::new(&args.operands()), args);
+    reduce_names(builder, SOFTMAX_THREADS, 4)
         .set("MAXIMUM", true)
         .set("CAUSAL", args.causal)
         .bind(Role::Scratch, "SCRATCH", "B_SCRATCH")
@@ -136,8 +156,15 @@ fn softmax(args: &AttentionArgs, slice: &Slice, limits: &Limits) -> Launch {
             "attention.softmax",
             "attention_softmax",
             &[REDUCE, SOFTMAX],
-            &[slice.rows, args.keys, args.keys.div_ceil(4), slice.first].map(word),
-            fold_groups(slice.rows, limits),
+            &[
+                rows,
+                args.keys,
+                args.keys.div_ceil(4),
+                slice.first,
+                args.queries,
+            ]
+            .map(word),
+            fold_groups(rows, limits),
         )
 }
 
@@ -155,7 +182,7 @@ fn values(args: &AttentionArgs, slice: &Slice, tuning: Tuning) -> Launch {
         .bind(Role::Output, "OUTPUT", "B_OUTPUT")
         .set("VALUE", if halves { "u32" } else { "f32" });
     let [output_at, value_at] = slice.places(args);
-    builder.launch(
+    heads_names(builder, args).launch(
         "attention.values",
         "attention_values",
         &[PRECISION, VALUES, TILE],
@@ -169,7 +196,7 @@ fn values(args: &AttentionArgs, slice: &Slice, tuning: Tuning) -> Launch {
             args.keys.div_ceil(4),
         ]
         .map(word),
-        grid(tile, slice.rows, args.head_dim),
+        grid(tile, slice.rows, args.head_dim, slice.heads),
     )
 }
 
@@ -207,9 +234,17 @@ fn flash(args: &AttentionArgs) -> Launch {
     )
 }
 
-fn grid(tile: Tile, rows: usize, columns: usize) -> [u32; 3] {
+/// Whether a launch takes all heads, and how many a picture has.
+fn heads_names(builder: Builder, args: &AttentionArgs) -> Builder {
+    let all = args.form == AttentionForm::AllHeads;
+    builder
+        .set("ALL_HEADS", all)
+        .set("NUM_HEADS", args.num_heads)
+}
+
+fn grid(tile: Tile, rows: usize, columns: usize, heads: usize) -> [u32; 3] {
     let [x, y] = tile.grid(rows, columns);
-    [word(x), word(y), 1]
+    [word(x), word(y), word(heads)]
 }
 
 fn scale(args: &AttentionArgs) -> f32 {

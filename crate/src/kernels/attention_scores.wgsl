@@ -1,4 +1,5 @@
-// scores[query][key] = query . key * scale, of one head of one picture and some of its queries. Sums in float32, scale after them.
+// scores[query][key] = query . key * scale, of one head of one picture and some of its queries, or of all heads of all pictures (z), one
+// after another. Sums in float32, scale after them.
 struct Params {
   m: u32,          // queries of this slice
   n: u32,          // keys
@@ -18,9 +19,32 @@ struct Row { ok: bool, at: u32 }
 struct Column { ok: bool, at: u32 }
 struct K { quad: u32 }
 
-fn begin_row(row: u32) -> Row { return Row(row < params.m, params.query_at + row * params.row_units); }
-fn begin_column(column: u32) -> Column { return Column(column < params.n, params.key_at + column * params.row_units); }
-fn begin_k(slice: u32, quad: u32) -> K { return K(quad); }
+//! if ALL_HEADS
+fn first_of(z: u32, tokens: u32) -> u32 { return z / ${NUM_HEADS}u * tokens * params.row_units + z % ${NUM_HEADS}u * params.units; }
+var<private> head: u32;
+//! end
+fn begin_row(row: u32) -> Row {
+//! if ALL_HEADS
+  let first = first_of(head, params.m);
+//! else
+  let first = params.query_at;
+//! end
+  return Row(row < params.m, first + row * params.row_units);
+}
+fn begin_column(column: u32) -> Column {
+//! if ALL_HEADS
+  let first = first_of(head, params.n);
+//! else
+  let first = params.key_at;
+//! end
+  return Column(column < params.n, first + column * params.row_units);
+}
+fn begin_k(slice: u32, quad: u32) -> K {
+//! if ALL_HEADS
+  head = slice;
+//! end
+  return K(quad);
+}
 fn next_k(k: K) -> K { return K(k.quad + 4u); }
 fn stages(slice: u32) -> u32 { return (params.units * ${IN_UNIT}u + 15u) / 16u; }
 fn a4(row: Row, k: K) -> vec4<f32> {
@@ -40,5 +64,5 @@ fn b4(column: Column, quad: u32) -> vec4<f32> {
   return vec4<f32>($IN_JOIN);
 }
 fn finish(row: u32, quad: u32, sum: vec4<f32>, slice: u32) {
-  if (row < params.m && quad < params.pitch) { scores[row * params.pitch + quad] = sum * params.scale; }
+  if (row < params.m && quad < params.pitch) { scores[(slice * params.m + row) * params.pitch + quad] = sum * params.scale; }
 }

@@ -1,9 +1,10 @@
 // Softmax of each row of scores, in place; one workgroup a row. Keys past the last, or not to be seen, get 0.
 struct Params {
-  rows: u32,         // queries of this slice
+  rows: u32,         // queries of this slice, or of all heads
   keys: u32,
   pitch: u32,        // vec4 of a row
   first_query: u32,  // of this slice, in its picture
+  queries: u32,      // of a picture
 }
 @group(0) @binding($B_SCRATCH) var<storage, read_write> scores: array<vec4<f32>>;  // [rows, pitch]
 @group(0) @binding($B_PARAMS) var<uniform> params: Params;
@@ -20,7 +21,7 @@ fn attention_softmax(
   let pitch = select(0u, params.pitch, inside);
   let first = select(0u, row * params.pitch, inside);
 //! if CAUSAL
-  let visible = vec4<u32>(min(params.keys, params.first_query + row + 1u));
+  let visible = vec4<u32>(min(params.keys, (params.first_query + row) % params.queries + 1u));
 //! else
   let visible = vec4<u32>(params.keys);
 //! end

@@ -1,4 +1,5 @@
-// output[query][channel] = sum over keys of scores[query][key] value[key][channel], of one head and some of its queries.
+// output[query][channel] = sum over keys of scores[query][key] value[key][channel], of one head and some of its queries, or of all heads of
+// all pictures (z).
 struct Params {
   m: u32,          // queries of this slice
   n: u32,          // head_dim
@@ -17,9 +18,31 @@ struct Row { ok: bool, at: u32 }
 struct Column { ok: bool, at: u32 }
 struct K { quad: u32 }
 
-fn begin_row(row: u32) -> Row { return Row(row < params.m, row * params.pitch); }
-fn begin_column(column: u32) -> Column { return Column(column < params.n, params.value_at + column); }
-fn begin_k(slice: u32, quad: u32) -> K { return K(quad); }
+//! if ALL_HEADS
+fn first_of(z: u32, tokens: u32) -> u32 { return z / ${NUM_HEADS}u * tokens * params.channels + z % ${NUM_HEADS}u * params.n; }
+var<private> head: u32;
+//! end
+fn begin_row(row: u32) -> Row {
+//! if ALL_HEADS
+  return Row(row < params.m, (head * params.m + row) * params.pitch);
+//! else
+  return Row(row < params.m, row * params.pitch);
+//! end
+}
+fn begin_column(column: u32) -> Column {
+//! if ALL_HEADS
+  let first = first_of(head, params.keys);
+//! else
+  let first = params.value_at;
+//! end
+  return Column(column < params.n, first + column);
+}
+fn begin_k(slice: u32, quad: u32) -> K {
+//! if ALL_HEADS
+  head = slice;
+//! end
+  return K(quad);
+}
 fn next_k(k: K) -> K { return K(k.quad + 4u); }
 fn stages(slice: u32) -> u32 { return (params.pitch + 3u) / 4u; }
 fn a4(row: Row, k: K) -> vec4<f32> {
@@ -55,11 +78,16 @@ fn part(x: vec4<f32>, at: u32) -> vec2<f32> { return select(x.zw, x.xy, at == 0u
 fn part(x: vec4<f32>, at: u32) -> vec4<f32> { return x; }
 //! end
 fn finish(row: u32, quad: u32, sum: vec4<f32>, slice: u32) {
+//! if ALL_HEADS
+  let first = first_of(slice, params.m);
+//! else
+  let first = params.output_at;
+//! end
 //! each i PIECES
   {
     let column = quad * 4u + ${i}u * ${UNIT}u;
     if (row < params.m && column < params.n) {
-      output[(params.output_at + row * params.channels + column) / ${UNIT}u] = to_${OUT_NAME}(part(sum, ${i}u));
+      output[(first + row * params.channels + column) / ${UNIT}u] = to_${OUT_NAME}(part(sum, ${i}u));
     }
   }
 //! end

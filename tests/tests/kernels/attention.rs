@@ -27,7 +27,8 @@ fn check_forms(args: AttentionArgs, outlier: f32, tolerance: f64) {
     } else {
         &slices[..]
     };
-    for form in forms.iter().copied().chain([AttentionForm::Flash]) {
+    let others = [AttentionForm::AllHeads, AttentionForm::Flash];
+    for form in forms.iter().copied().chain(others) {
         Case::new(Kernel::Attention(AttentionArgs { form, ..args }), outlier).check(tolerance);
     }
 }
@@ -125,21 +126,20 @@ fn wide_and_odd_heads_are_sliced() {
 
 #[test]
 fn slices_do_not_change_a_bit() {
-    let slice = |rows, tile| {
-        let args = AttentionArgs {
-            form: AttentionForm::Sliced { rows },
-            ..PLAIN
-        };
+    let output = |form, tile| {
+        let args = AttentionArgs { form, ..PLAIN };
         let case = Case {
             tuning: Tuning { tile: Some(tile) },
             ..Case::new(Kernel::Attention(args), 1.0)
         };
         case.gpu()
     };
-    let whole = slice(35, Tile::Large);
+    let whole = output(AttentionForm::AllHeads, Tile::Large);
     for tile in Tile::ALL {
+        assert!(output(AttentionForm::AllHeads, tile) == whole, "{tile:?}");
         for rows in [1, 7, 16, 35] {
-            assert!(slice(rows, tile) == whole, "slices of {rows}, {tile:?}");
+            let sliced = output(AttentionForm::Sliced { rows }, tile);
+            assert!(sliced == whole, "slices of {rows}, {tile:?}");
         }
     }
 }

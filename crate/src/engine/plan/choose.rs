@@ -206,7 +206,9 @@ impl Lowering<'_> {
         let (queries, keys) = (positions_of(q), positions_of(self.shape(key)));
         let head_dim = q.channels / num_heads;
         let sliced = self.options.attention == AttentionChoice::Sliced || head_dim > FLASH_HEAD_DIM;
-        let form = if sliced {
+        let form = if self.options.attention == AttentionChoice::AllHeads {
+            AttentionForm::AllHeads
+        } else if sliced {
             let rows = (self.options.score_bytes / (4 * keys as u64)) as usize;
             AttentionForm::Sliced {
                 rows: rows.clamp(1, queries),

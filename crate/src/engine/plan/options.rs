@@ -31,6 +31,8 @@ pub enum AttentionChoice {
     Auto,
     /// Sliced everywhere.
     Sliced,
+    /// With the scores of all heads at once, everywhere: to measure what the others save.
+    AllHeads,
 }
 
 /// Which operations share a kernel with the one before or after them.

@@ -3,7 +3,7 @@
 use super::{arena, norms::output_access, weight};
 use crate::kernels::{Access, Operand, Precision, Role, table_bytes};
 
-/// How attention is computed. Both forms give the softmax in float32.
+/// How attention is computed. All forms give the softmax in float32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttentionForm {
     /// Scores of one head of one picture and `rows` of its queries at a time, float32, in scratch.
@@ -11,6 +11,8 @@ pub enum AttentionForm {
         /// Queries a slice; the last slice may have fewer. `1..=queries`.
         rows: usize,
     },
+    /// Scores of all heads of all pictures at once, float32, in scratch: what the other forms save is measured against it.
+    AllHeads,
     /// Online softmax in workgroup memory: no score matrix, no scratch.
     Flash,
 }
@@ -43,13 +45,16 @@ pub struct AttentionArgs {
 }
 
 impl AttentionArgs {
-    /// Float32 scores `[rows, keys]` of one slice, `keys` rounded up to a multiple of 4; nothing for the flash form.
+    /// Float32 scores `[rows, keys]` of one slice, or `[batch, num_heads, queries, keys]`; `keys` rounded up to a multiple of 4. Nothing for the
+    /// flash form.
     #[must_use]
     pub const fn scratch_bytes(&self) -> u64 {
-        match self.form {
-            AttentionForm::Sliced { rows } => 4 * (rows * self.keys.next_multiple_of(4)) as u64,
+        let rows = match self.form {
+            AttentionForm::Sliced { rows } => rows,
+            AttentionForm::AllHeads => self.batch * self.num_heads * self.queries,
             AttentionForm::Flash => 0,
-        }
+        };
+        4 * (rows * self.keys.next_multiple_of(4)) as u64
     }
 
     /// Multiply-adds of both products. The causal mask is not subtracted.
