@@ -173,6 +173,9 @@ fn encoding(kernel: &Kernel, role: Role) -> Encoding {
         Kernel::Gemm(args) => (args.input, args.output),
         Kernel::Conv2d(args) => (args.input, args.output),
         Kernel::GroupNorm(args) => (args.input, args.output),
+        Kernel::GroupStatistics(args) => (args.input, Precision::F32),
+        Kernel::GroupCombine(_) => (Precision::F32, Precision::F32),
+        Kernel::GroupApply(args) => (args.input, args.output),
         Kernel::LayerNorm(args) => (args.input, args.output),
         Kernel::Attention(args) => (args.precision, args.precision),
         Kernel::Embedding(args) => (args.output, args.output),
@@ -189,9 +192,15 @@ fn encoding(kernel: &Kernel, role: Role) -> Encoding {
         (Role::TokenTable | Role::PositionTable, Kernel::Embedding(args)) => {
             rows(args.channels, args.channels.next_multiple_of(2))
         }
-        (Role::Bias | Role::Scale | Role::Shift | Role::ChannelAdd | Role::Scratch, _) => {
-            Encoding::F32
-        }
+        (
+            Role::Bias
+            | Role::Scale
+            | Role::Shift
+            | Role::ChannelAdd
+            | Role::Statistics
+            | Role::Scratch,
+            _,
+        ) => Encoding::F32,
         (Role::Output | Role::Residual, _) => plain(output),
         _ => plain(input),
     }

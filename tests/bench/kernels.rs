@@ -106,6 +106,7 @@ mod native {
                     channel_add: None,
                     residual: Residual::None,
                     k_slices,
+                    strip: None,
                     input: precision,
                     output: precision,
                 })

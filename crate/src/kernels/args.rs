@@ -5,12 +5,14 @@
 mod attention;
 mod elementwise;
 mod gemm;
-mod norms;
+pub(super) mod norms;
 
 pub use attention::{AttentionArgs, AttentionForm, EmbeddingArgs};
 pub use elementwise::{ElementwiseArgs, ElementwiseOp};
-pub use gemm::{Conv2dArgs, GemmArgs};
-pub use norms::{GroupNormArgs, LayerNormArgs};
+pub use gemm::{Conv2dArgs, ConvStrip, GemmArgs};
+pub use norms::{
+    GroupApplyArgs, GroupCombineArgs, GroupNormArgs, GroupStatisticsArgs, LayerNormArgs,
+};
 
 use super::{Access, Operand, Role, Storage};
 

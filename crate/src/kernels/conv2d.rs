@@ -62,17 +62,17 @@ fn direct(args: &Conv2dArgs, front: Builder, epilogue: &Epilogue, limits: &Limit
 }
 
 /// The uniform of both forms; `units` and `weight_stride` count in their own units.
-fn params(args: &Conv2dArgs, units: usize, weight_stride: usize) -> [u32; 15] {
+fn params(args: &Conv2dArgs, units: usize, weight_stride: usize) -> [u32; 16] {
     let [height, width] = args.input_size();
-    let [out_height, out_width] = args.output_size();
+    let [_, out_width] = args.output_size();
     [
         args.m(),
         args.channels_out,
         units,
-        0,
+        args.strip.map_or(0, |strip| strip.first),
         weight_stride,
         args.k().div_ceil(16).div_ceil(args.k_slices.max(1)),
-        out_height * out_width,
+        args.m() / args.batch.max(1),
         args.k_slices,
         height,
         width,
@@ -81,6 +81,7 @@ fn params(args: &Conv2dArgs, units: usize, weight_stride: usize) -> [u32; 15] {
         out_width,
         args.stride,
         args.padding_before,
+        args.strip.map_or(0, |strip| strip.input_first),
     ]
     .map(word)
 }

@@ -4,18 +4,19 @@ struct Params {
   m: u32,              // output places of all pictures
   n: u32,              // channels_out
   quads: u32,          // channels_in / 4
-  unused: u32,
+  first_row: u32,      // of the output that is made
   weight_stride: u32,  // of a row of weight, in units of four values
   stages: u32,         // of a slice of k
-  positions: u32,      // output places of a picture
+  positions: u32,      // output places of a picture that are made
   slices: u32,         // of k
   height: u32,         // of the input that the kernel sees
   width: u32,
-  stored_height: u32,  // of the input in memory; with UPSAMPLE about half
+  stored_height: u32,  // of a picture of the input in memory; with UPSAMPLE about half
   stored_width: u32,
   out_width: u32,
   stride: u32,
   padding: u32,        // above and left
+  stored_first: u32,   // first row of the input in memory
 }
 @group(0) @binding($B_INPUT) var<storage, read_write> input: array<$IN>;    // [batch, stored_height, stored_width, quads] four channels
 @group(0) @binding($B_WEIGHT) var<storage, read> weight: array<vec2<u32>>;  // [n, weight_stride] four float16
@@ -27,7 +28,7 @@ struct K { quad: u32, ky: u32, kx: u32, channel: u32 }
 
 fn begin_row(row: u32) -> Row {
   let place = row % params.positions;
-  let y = place / params.out_width * params.stride;
+  let y = (params.first_row + place / params.out_width) * params.stride;
   let x = place % params.out_width * params.stride;
   let picture = row / params.positions * params.stored_height * params.stored_width;
   return Row(row < params.m, picture, i32(y) - i32(params.padding), i32(x) - i32(params.padding));
@@ -54,9 +55,9 @@ fn a4(row: Row, k: K) -> vec4<f32> {
   let x = row.x + i32(k.kx);
   let ok = row.ok & (k.ky < 3u) & (y >= 0) & (x >= 0) & (y < i32(params.height)) & (x < i32(params.width));
 //! if UPSAMPLE
-  let place = u32(y / 2) * params.stored_width + u32(x / 2);
+  let place = (u32(y / 2) - params.stored_first) * params.stored_width + u32(x / 2);
 //! else
-  let place = u32(y) * params.stored_width + u32(x);
+  let place = (u32(y) - params.stored_first) * params.stored_width + u32(x);
 //! end
   return select(vec4<f32>(), from_${IN_NAME}(input[select(0u, (row.picture + place) * params.quads + k.channel, ok)]), ok);
 }

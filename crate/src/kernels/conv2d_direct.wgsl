@@ -3,18 +3,19 @@ struct Params {
   m: u32,              // output places of all pictures
   n: u32,              // channels_out
   units: u32,          // channels_in / $IN_UNIT
-  unused: u32,
+  first_row: u32,      // of the output that is made
   weight_stride: u32,  // of a row of weight, in values
   stages: u32,
-  positions: u32,      // output places of a picture
+  positions: u32,      // output places of a picture that are made
   slices: u32,
   height: u32,         // of the input that the kernel sees
   width: u32,
-  stored_height: u32,  // of the input in memory; with UPSAMPLE about half
+  stored_height: u32,  // of a picture of the input in memory; with UPSAMPLE about half
   stored_width: u32,
   out_width: u32,
   stride: u32,
   padding: u32,        // above and left
+  stored_first: u32,   // first row of the input in memory
 }
 @group(0) @binding($B_INPUT) var<storage, read_write> input: array<$IN>;  // [batch, stored_height, stored_width, units]
 //! if IN_UNIT4
@@ -52,7 +53,7 @@ fn conv2d_direct(
   let quad = thread % quads;
   if (row < params.m) {
     let place = row % params.positions;
-    let first_y = i32(place / params.out_width * params.stride) - i32(params.padding);
+    let first_y = i32((params.first_row + place / params.out_width) * params.stride) - i32(params.padding);
     let first_x = i32(place % params.out_width * params.stride) - i32(params.padding);
     let picture = row / params.positions * params.stored_height * params.stored_width;
     // a channel past the last reads the last; its sum is not stored
@@ -65,9 +66,9 @@ fn conv2d_direct(
       let x = first_x + i32(tap % 3u);
       if (y >= 0 && x >= 0 && y < i32(params.height) && x < i32(params.width)) {
 //! if UPSAMPLE
-        let origin = (picture + u32(y / 2) * params.stored_width + u32(x / 2)) * params.units;
+        let origin = (picture + (u32(y / 2) - params.stored_first) * params.stored_width + u32(x / 2)) * params.units;
 //! else
-        let origin = (picture + u32(y) * params.stored_width + u32(x)) * params.units;
+        let origin = (picture + (u32(y) - params.stored_first) * params.stored_width + u32(x)) * params.units;
 //! end
         let first_k = tap * params.units * ${IN_UNIT}u;
         for (var c = 0u; c < params.units; c++) {

@@ -1,4 +1,5 @@
-// Group norm in three launches: statistics of slices, their combination, the norm itself.
+// Group norm in three launches: statistics of slices, their combination, the norm itself. As one kernel all share the scratch; in parts
+// the first two write what the next reads, and some positions may be there at a time.
 //
 // The variance is taken about the slice's own mean, and slices are merged by the distance of their means: sums of squares
 // minus the square of the mean lose every digit where the mean is large.
@@ -7,7 +8,7 @@ struct Params {
   units: u32,           // channels / unit, of both sources
   first_units: u32,     // channels of input / unit
   group_units: u32,     // channels of a group / unit; statistics only
-  groups: u32,
+  groups: u32,          // in parts: rounded up, so that slices are aligned
   slices: u32,
   slice_positions: u32, // positions of a slice, the last may have fewer
   step_positions: u32,  // $THREADS = step_positions * group_units + step_units
@@ -22,7 +23,10 @@ struct Params {
 //! if SECOND_INPUT
 @group(0) @binding($B_SECOND_INPUT) var<storage, read_write> second_input: array<$IN>;  // [batch, positions, units - first_units]
 //! end
-@group(0) @binding($B_SCRATCH) var<storage, read_write> scratch: array<vec2<f32>>;      // [batch, groups, slices] mean, squares; [batch, groups] mean, 1/deviation
+@group(0) @binding($B_SCRATCH) var<storage, read_write> scratch: array<vec2<f32>>;      // [batch, slices, groups] mean, squares; [batch, groups] mean, 1/deviation
+//! if FINISHED
+@group(0) @binding($B_FINISHED) var<storage, read_write> finished: array<vec2<f32>>;    // [groups] mean, 1/deviation
+//! end
 //! if OUTPUT
 @group(0) @binding($B_OUTPUT) var<storage, read_write> output: array<$OUT>;             // [batch, positions, units]; in place the input too
 //! end
@@ -96,7 +100,7 @@ fn group_norm_statistics(
   }
   let all = sum_of_all(total(squares), index);
   if (index == 0u) {
-    scratch[(group.z * params.groups + group.y) * params.slices + group.x] = vec2<f32>(mean, all);
+    scratch[(group.z * params.slices + group.x) * params.groups + group.y] = vec2<f32>(mean, all);
   }
 }
 //! end
@@ -108,22 +112,27 @@ fn group_norm_combine(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) index: u32,
 ) {
-  let at = group.y * params.groups + group.x;
+  let first = group.y * params.slices * params.groups + group.x;
   let count = f32(params.positions) * f32(params.group_channels);
   var sum = 0.0;
   for (var slice = index; slice < params.slices; slice += ${THREADS}u) {
-    sum += scratch[at * params.slices + slice].x * slice_count(slice);
+    sum += scratch[first + slice * params.groups].x * slice_count(slice);
   }
   let mean = sum_of_all(sum, index) / count;
   var squares = 0.0;
   for (var slice = index; slice < params.slices; slice += ${THREADS}u) {
-    let part = scratch[at * params.slices + slice];
+    let part = scratch[first + slice * params.groups];
     let distance = part.x - mean;
     squares += part.y + distance * distance * slice_count(slice);
   }
   let variance = sum_of_all(squares, index) / count;
   if (index == 0u) {
-    scratch[groups.y * params.groups * params.slices + at] = vec2<f32>(mean, 1.0 / sqrt(variance + params.eps));
+    let result = vec2<f32>(mean, 1.0 / sqrt(variance + params.eps));
+//! if FINISHED
+    finished[group.x] = result;
+//! else
+    scratch[(groups.y * params.slices + group.y) * params.groups + group.x] = result;
+//! end
   }
 }
 fn slice_count(slice: u32) -> f32 {

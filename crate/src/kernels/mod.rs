@@ -32,8 +32,9 @@ mod repack;
 mod template;
 
 pub use args::{
-    Activation, AttentionArgs, AttentionForm, ChannelRows, Conv2dArgs, ElementwiseArgs,
-    ElementwiseOp, EmbeddingArgs, GemmArgs, GroupNormArgs, LayerNormArgs, Residual,
+    Activation, AttentionArgs, AttentionForm, ChannelRows, Conv2dArgs, ConvStrip, ElementwiseArgs,
+    ElementwiseOp, EmbeddingArgs, GemmArgs, GroupApplyArgs, GroupCombineArgs, GroupNormArgs,
+    GroupStatisticsArgs, LayerNormArgs, Residual,
 };
 pub use launch::{Tile, Tuning};
 pub use limits::Limits;
@@ -90,6 +91,8 @@ pub enum Role {
     ChannelAdd,
     /// Added to the result.
     Residual,
+    /// Mean and deviation of each group.
+    Statistics,
     /// Memory of the kernel's own; holds nothing before and after it.
     Scratch,
     /// The result.
@@ -142,6 +145,12 @@ pub enum Kernel {
     Conv2d(Conv2dArgs),
     /// Group norm.
     GroupNorm(GroupNormArgs),
+    /// Group norm in parts: statistics of some positions.
+    GroupStatistics(GroupStatisticsArgs),
+    /// Group norm in parts: statistics of all positions from those of some.
+    GroupCombine(GroupCombineArgs),
+    /// Group norm in parts: the norm of some positions.
+    GroupApply(GroupApplyArgs),
     /// Layer norm.
     LayerNorm(LayerNormArgs),
     /// Multi-head attention.
@@ -153,13 +162,16 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// The kernel's name: its file, its entry point, its CPU twin.
+    /// The kernel's name: its file, its entry point, its CPU twin; with the part of a group norm in parts.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Gemm(_) => "gemm",
             Self::Conv2d(_) => "conv2d",
             Self::GroupNorm(_) => "group_norm",
+            Self::GroupStatistics(_) => "group_norm.statistics",
+            Self::GroupCombine(_) => "group_norm.combine",
+            Self::GroupApply(_) => "group_norm.apply",
             Self::LayerNorm(_) => "layer_norm",
             Self::Attention(_) => "attention",
             Self::Embedding(_) => "embedding",
@@ -174,6 +186,9 @@ impl Kernel {
             Self::Gemm(args) => args.operands(),
             Self::Conv2d(args) => args.operands(),
             Self::GroupNorm(args) => args.operands(),
+            Self::GroupStatistics(args) => args.operands(),
+            Self::GroupCombine(args) => args.operands(),
+            Self::GroupApply(args) => args.operands(),
             Self::LayerNorm(args) => args.operands(),
             Self::Attention(args) => args.operands(),
             Self::Embedding(args) => args.operands(),
@@ -188,9 +203,13 @@ impl Kernel {
             Self::Gemm(args) => args.macs(),
             Self::Conv2d(args) => args.macs(),
             Self::Attention(args) => args.macs(),
-            Self::GroupNorm(_) | Self::LayerNorm(_) | Self::Embedding(_) | Self::Elementwise(_) => {
-                0
-            }
+            Self::GroupNorm(_)
+            | Self::GroupStatistics(_)
+            | Self::GroupCombine(_)
+            | Self::GroupApply(_)
+            | Self::LayerNorm(_)
+            | Self::Embedding(_)
+            | Self::Elementwise(_) => 0,
         }
     }
 }

@@ -1,4 +1,6 @@
-use latent_canvas::kernels::{ChannelRows, Conv2dArgs, Kernel, Precision, Residual};
+use latent_canvas::kernels::{
+    ChannelRows, Conv2dArgs, ConvStrip, Kernel, Precision, Residual, Role,
+};
 use latent_canvas_tests::kernel_case::Case;
 
 use super::{PRECISIONS, check_tiles, tolerance};
@@ -17,6 +19,7 @@ const PLAIN: Conv2dArgs = Conv2dArgs {
     channel_add: None,
     residual: Residual::None,
     k_slices: 1,
+    strip: None,
     input: Precision::F32,
     output: Precision::F32,
 };
@@ -135,4 +138,67 @@ fn odd_channels() {
 #[test]
 fn outliers() {
     Case::new(Kernel::Conv2d(PLAIN), 1e4).check(1e-5);
+}
+
+/// A strip gives the rows of the whole picture, to the bit: in every tile, with and without one, at the picture's edges and inside.
+#[test]
+fn strips_are_rows_of_the_whole() {
+    for (channels_in, channels_out, upsample) in [
+        (20, 36, None),
+        (20, 36, Some([13, 10])),
+        (6, 10, None),
+        (6, 10, Some([14, 9])),
+    ] {
+        for precision in PRECISIONS {
+            let args = Conv2dArgs {
+                batch: 1,
+                channels_in,
+                channels_out,
+                upsample,
+                residual: Residual::Separate,
+                input: precision,
+                output: precision,
+                ..PLAIN
+            };
+            let case = Case::new(Kernel::Conv2d(args), 1.0);
+            let whole = case.gpu();
+            let [height, width] = args.output_size();
+            let row = width * channels_out;
+            for (first, rows) in [(0, 1), (0, 4), (2, 3), (height - 3, 3), (0, height)] {
+                let stored = args.stored_rows(first..first + rows);
+                // a row more than needed, where there is one
+                let input_first = stored.start.saturating_sub(1);
+                let strip = ConvStrip {
+                    first,
+                    rows,
+                    input_first,
+                    input_rows: stored.end - input_first,
+                };
+                let args = Conv2dArgs {
+                    strip: Some(strip),
+                    ..args
+                };
+                let input = args.width * channels_in;
+                let part = |role, width: usize, rows: std::ops::Range<usize>| {
+                    case.values.get(role)[rows.start * width..rows.end * width].to_vec()
+                };
+                let part = Case::new(Kernel::Conv2d(args), 1.0)
+                    .with(
+                        Role::Input,
+                        part(Role::Input, input, input_first..stored.end),
+                    )
+                    .with(Role::Weight, case.values.get(Role::Weight).to_vec())
+                    .with(Role::Bias, case.values.get(Role::Bias).to_vec())
+                    .with(
+                        Role::Residual,
+                        part(Role::Residual, row, first..first + rows),
+                    );
+                part.check(tolerance(precision));
+                assert!(
+                    part.gpu() == whole[first * row..(first + rows) * row],
+                    "{args:?}"
+                );
+            }
+        }
+    }
 }

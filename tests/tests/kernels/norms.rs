@@ -1,4 +1,7 @@
-use latent_canvas::kernels::{GroupNormArgs, Kernel, LayerNormArgs, Precision, Role};
+use latent_canvas::kernels::{
+    GroupApplyArgs, GroupCombineArgs, GroupNormArgs, GroupStatisticsArgs, Kernel, LayerNormArgs,
+    Precision, Role,
+};
 use latent_canvas_tests::kernel_case::Case;
 
 use super::{PRECISIONS, tolerance};
@@ -154,6 +157,96 @@ fn constant_input() {
     };
     let case = Case::new(Kernel::GroupNorm(args), 1.0);
     case.with(Role::Input, vec![3.5; 2 * 35 * 32]).check(1e-6);
+}
+
+const PARTS: GroupStatisticsArgs = GroupStatisticsArgs {
+    positions: 35,
+    slice_positions: 8,
+    channels: 64,
+    groups: 32,
+    input: Precision::F32,
+};
+
+#[test]
+fn parts_of_group_norm() {
+    for precision in PRECISIONS {
+        for (positions, channels) in [(35, 64), (9, 320), (700, 96), (8, 32)] {
+            let statistics = GroupStatisticsArgs {
+                positions,
+                channels,
+                input: precision,
+                ..PARTS
+            };
+            Case::new(Kernel::GroupStatistics(statistics), 1.0).check(1e-5);
+            for (groups, silu, in_place) in [(32, true, false), (channels / 2, false, true)] {
+                let apply = GroupApplyArgs {
+                    positions,
+                    channels,
+                    groups,
+                    silu,
+                    input: precision,
+                    output: precision,
+                    in_place,
+                };
+                Case::new(Kernel::GroupApply(apply), 1.0).check(tolerance(precision));
+            }
+        }
+    }
+    for positions in [1, 64, 1000, 5000] {
+        let combine = GroupCombineArgs {
+            positions,
+            slice_positions: 8,
+            channels: 64,
+            groups: 32,
+            eps: 1e-5,
+        };
+        let case = Case::new(Kernel::GroupCombine(combine), 1.0);
+        // sums of squares are not negative
+        let partials = case.values.get(Role::Input).iter().map(|x| x.abs());
+        let partials = partials.collect();
+        case.with(Role::Input, partials).check(1e-5);
+    }
+}
+
+/// Mean 1000, deviation 0.4: each slice's mean is exact to a float32's last digit, and so is what the parts give together.
+#[test]
+fn parts_of_a_large_mean_cost_no_digits() {
+    let far: Vec<f32> = (0..1024 * 64)
+        .map(|i| 1000.0 + 0.1 * ((i * 7 % 13) as f32 - 6.0))
+        .collect();
+    let statistics = GroupStatisticsArgs {
+        positions: 1024,
+        slice_positions: 64,
+        ..PARTS
+    };
+    let case = Case::new(Kernel::GroupStatistics(statistics), 1.0).with(Role::Input, far);
+    let (gpu, twin) = (case.gpu(), case.twin());
+    for (pair, exact) in gpu.chunks_exact(2).zip(twin.chunks_exact(2)) {
+        assert!((f64::from(pair[0]) - exact[0]).abs() < 2e-4, "mean");
+        assert!(
+            (f64::from(pair[1]) / exact[1] - 1.0).abs() < 1e-4,
+            "squares"
+        );
+    }
+    let combine = GroupCombineArgs {
+        positions: 1024,
+        slice_positions: 64,
+        channels: 64,
+        groups: 32,
+        eps: 1e-5,
+    };
+    let case = Case::new(Kernel::GroupCombine(combine), 1.0).with(Role::Input, gpu);
+    for (pair, exact) in case
+        .gpu()
+        .chunks_exact(2)
+        .zip(case.twin().chunks_exact(2))
+        .take(32)
+    {
+        assert!(
+            (f64::from(pair[1]) / exact[1] - 1.0).abs() < 1e-4,
+            "deviation"
+        );
+    }
 }
 
 #[test]

@@ -42,6 +42,7 @@ const CONV: Conv2dArgs = Conv2dArgs {
     channel_add: None,
     residual: Residual::None,
     k_slices: 1,
+    strip: None,
     input: Precision::F32,
     output: Precision::F32,
 };

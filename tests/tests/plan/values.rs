@@ -208,13 +208,16 @@ fn precision(kernel: &Kernel, role: Role) -> Precision {
         Kernel::Gemm(args) => (args.input, args.output),
         Kernel::Conv2d(args) => (args.input, args.output),
         Kernel::GroupNorm(args) => (args.input, args.output),
+        Kernel::GroupStatistics(args) => (args.input, Precision::F32),
+        Kernel::GroupCombine(_) => (Precision::F32, Precision::F32),
+        Kernel::GroupApply(args) => (args.input, args.output),
         Kernel::LayerNorm(args) => (args.input, args.output),
         Kernel::Attention(args) => (args.precision, args.precision),
         Kernel::Embedding(args) => (Precision::F32, args.output),
         Kernel::Elementwise(args) => (args.input, args.output),
     };
     match role {
-        Role::ChannelAdd => Precision::F32,
+        Role::ChannelAdd | Role::Statistics => Precision::F32,
         Role::Output | Role::Residual => output,
         _ => input,
     }

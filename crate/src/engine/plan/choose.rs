@@ -88,6 +88,7 @@ impl Lowering<'_> {
                     channel_add: group.channel_add.map(channel_rows),
                     residual,
                     k_slices: 1,
+                    strip: None,
                     input,
                     output,
                 };

@@ -151,7 +151,11 @@ fn candidates(kernel: &Kernel) -> Option<Vec<(Role, Kernel)>> {
                 ..args
             }),
         )],
-        Kernel::Embedding(_) => return None,
+        // the parts of a group norm are placed by the strips
+        Kernel::Embedding(_)
+        | Kernel::GroupStatistics(_)
+        | Kernel::GroupCombine(_)
+        | Kernel::GroupApply(_) => return None,
         Kernel::Elementwise(mut args) => {
             if args.input != args.output {
                 return None;

@@ -1,5 +1,7 @@
 //! Matrix products: linear layers, 1x1 convolutions, GEGLU; and the 3x3 convolution, which is one over patches.
 
+use std::ops::Range;
+
 use super::{Activation, ChannelRows, Residual, STEP, arena, weight};
 use crate::kernels::{Access, Operand, Precision, Role, matrix_bytes, vector_bytes};
 
@@ -95,6 +97,8 @@ impl GemmArgs {
 /// Without upsampling `sy = y * stride + ky - padding_before`, and a place outside of the input counts as zero.
 /// With it the input is first enlarged: place `y` of the enlarged image, `0 <= y < height`, is place `y / 2` of the stored one.
 ///
+/// With a strip only some rows are made, from an input that holds only some rows.
+///
 /// Operands in order: `Input [batch, height, width, channels_in]`, `Weight [channels_out][kp]`, `Bias [channels_out]`,
 /// `[ChannelAdd [rows, channels_out] float32]`, `[Step]`, `[Residual]`, `[Scratch]`, `Output [batch, out_height, out_width, channels_out]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,10 +129,25 @@ pub struct Conv2dArgs {
     pub residual: Residual,
     /// As in [`GemmArgs::k_slices`].
     pub k_slices: usize,
+    /// Which rows are made, of one picture; all of them without it.
+    pub strip: Option<ConvStrip>,
     /// Of the input.
     pub input: Precision,
     /// Of the output and the residual.
     pub output: Precision,
+}
+
+/// Some rows of a convolution's picture. Sizes and padding stay those of the whole picture, so only its own edges are padded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConvStrip {
+    /// The first row of the output.
+    pub first: usize,
+    /// Rows of the output; the operands `Output` and `Residual` hold these alone.
+    pub rows: usize,
+    /// The first stored row of the operand `Input`.
+    pub input_first: usize,
+    /// Stored rows of the operand `Input`: at least [`Conv2dArgs::stored_rows`].
+    pub input_rows: usize,
 }
 
 impl Conv2dArgs {
@@ -146,11 +165,24 @@ impl Conv2dArgs {
         })
     }
 
-    /// Rows of the matrix product: output positions of all pictures.
+    /// Rows of the matrix product: output positions of all pictures, or of the strip.
     #[must_use]
     pub fn m(&self) -> usize {
         let [height, width] = self.output_size();
-        self.batch * height * width
+        self.batch * self.strip.map_or(height, |strip| strip.rows) * width
+    }
+
+    /// The rows of the stored input that the given rows of the output are made of.
+    #[must_use]
+    pub fn stored_rows(&self, rows: Range<usize>) -> Range<usize> {
+        let [height, _] = self.input_size();
+        let inside = |row: usize| row.saturating_sub(self.padding_before).min(height);
+        let first = inside(rows.start * self.stride);
+        let end = inside(rows.end.saturating_sub(1) * self.stride + self.kernel);
+        match self.upsample {
+            Some(_) => first / 2..end.div_ceil(2),
+            None => first..end,
+        }
     }
 
     /// Length of each sum.
@@ -178,7 +210,8 @@ impl Conv2dArgs {
     /// The operands in binding order.
     #[must_use]
     pub fn operands(&self) -> Vec<Operand> {
-        let input = self.batch * self.height * self.width * self.channels_in;
+        let input_rows = self.strip.map_or(self.height, |strip| strip.input_rows);
+        let input = self.batch * input_rows * self.width * self.channels_in;
         let mut list = vec![
             arena(Role::Input, Access::Read, self.input.bytes(input)),
             weight(Role::Weight, matrix_bytes(self.channels_out, self.k())),

@@ -50,7 +50,7 @@ impl GroupNormArgs {
             .min(self.positions)
     }
 
-    /// Partial statistics, two float32 each, `[batch, groups, slices]`, then the finished ones, `[batch, groups]`.
+    /// Partial statistics, two float32 each, `[batch, slices, groups]`, then the finished ones, `[batch, groups]`.
     #[must_use]
     pub fn scratch_bytes(&self) -> u64 {
         8 * (self.batch * self.groups * (self.slices() + 1)) as u64
@@ -86,6 +86,134 @@ impl GroupNormArgs {
         ));
         list
     }
+}
+
+/// The statistics of some positions of one picture: the first part of a group norm whose input is never there as a whole.
+///
+/// Operands in order: `Input [positions, channels]`, `Output [slices, stride, 2]` float32: mean, and sum of squared distances from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupStatisticsArgs {
+    /// Positions that are there.
+    pub positions: usize,
+    /// Positions of a slice; the last may have fewer.
+    pub slice_positions: usize,
+    /// Channels.
+    pub channels: usize,
+    /// Divides `channels`.
+    pub groups: usize,
+    /// Of the input.
+    pub input: Precision,
+}
+
+impl GroupStatisticsArgs {
+    /// Slices of the positions.
+    #[must_use]
+    pub const fn slices(&self) -> usize {
+        self.positions.div_ceil(self.slice_positions)
+    }
+
+    /// Bytes of the output.
+    #[must_use]
+    pub const fn output_bytes(&self) -> u64 {
+        statistics_bytes(self.slices(), self.groups)
+    }
+
+    /// The operands in binding order.
+    #[must_use]
+    pub fn operands(&self) -> Vec<Operand> {
+        let input = self.input.bytes(self.positions * self.channels);
+        vec![
+            arena(Role::Input, Access::Read, input),
+            arena(Role::Output, Access::Write, self.output_bytes()),
+        ]
+    }
+}
+
+/// The statistics of all slices as one: the second part.
+///
+/// Operands in order: `Input [slices, stride, 2]` float32, what [`GroupStatisticsArgs`] gave for all positions, one slice after another;
+/// `Output [stride, 2]` float32: mean, and one by the deviation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GroupCombineArgs {
+    /// Positions of the picture.
+    pub positions: usize,
+    /// Positions of a slice; the last may have fewer.
+    pub slice_positions: usize,
+    /// Channels.
+    pub channels: usize,
+    /// Divides `channels`.
+    pub groups: usize,
+    /// Added to the variance.
+    pub eps: f32,
+}
+
+impl GroupCombineArgs {
+    /// Slices of the positions.
+    #[must_use]
+    pub const fn slices(&self) -> usize {
+        self.positions.div_ceil(self.slice_positions)
+    }
+
+    /// The operands in binding order.
+    #[must_use]
+    pub fn operands(&self) -> Vec<Operand> {
+        let bytes = |slices| statistics_bytes(slices, self.groups);
+        vec![
+            arena(Role::Input, Access::Read, bytes(self.slices())),
+            arena(Role::Output, Access::Write, bytes(1)),
+        ]
+    }
+}
+
+/// The norm of some positions of one picture by statistics that are there: the last part.
+///
+/// Operands in order: `Input [positions, channels]`, `Statistics [stride, 2]` float32, `Scale [channels]`, `Shift [channels]`,
+/// `Output [positions, channels]`. In place there is no `Input`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupApplyArgs {
+    /// Positions that are there.
+    pub positions: usize,
+    /// Channels.
+    pub channels: usize,
+    /// Divides `channels`.
+    pub groups: usize,
+    /// SiLU after the norm.
+    pub silu: bool,
+    /// Of the input.
+    pub input: Precision,
+    /// Of the output; in place equal to `input`.
+    pub output: Precision,
+    /// The output replaces the input.
+    pub in_place: bool,
+}
+
+impl GroupApplyArgs {
+    /// The operands in binding order.
+    #[must_use]
+    pub fn operands(&self) -> Vec<Operand> {
+        let values = self.positions * self.channels;
+        let mut list = Vec::with_capacity(5);
+        if !self.in_place {
+            list.push(arena(Role::Input, Access::Read, self.input.bytes(values)));
+        }
+        let statistics = statistics_bytes(1, self.groups);
+        list.push(arena(Role::Statistics, Access::Read, statistics));
+        list.push(weight(Role::Scale, vector_bytes(self.channels)));
+        list.push(weight(Role::Shift, vector_bytes(self.channels)));
+        let access = output_access(self.in_place);
+        list.push(arena(Role::Output, access, self.output.bytes(values)));
+        list
+    }
+}
+
+/// Pairs of a slice's statistics: one a group, and as many more as let the next slice begin at a multiple of 256 bytes.
+#[must_use]
+pub(in crate::kernels) const fn statistics_stride(groups: usize) -> usize {
+    groups.next_multiple_of(32)
+}
+
+const fn statistics_bytes(slices: usize, groups: usize) -> u64 {
+    8 * (slices * statistics_stride(groups)) as u64
 }
 
 /// Layer norm over the channels of each row.

@@ -6,6 +6,12 @@ use crate::kernels::{Conv2dArgs, Role};
 pub(super) fn conv2d(args: &Conv2dArgs, values: &Values) -> Vec<f64> {
     let [height, width] = args.input_size();
     let [out_height, out_width] = args.output_size();
+    let rows = args
+        .strip
+        .map_or(0..out_height, |strip| strip.first..strip.first + strip.rows);
+    let (input_first, input_rows) = args.strip.map_or((0, args.height), |strip| {
+        (strip.input_first, strip.input_rows)
+    });
     let (kernel, channels) = (args.kernel, args.channels_in);
     // the stored place under place `at` of what the kernel sees, `at` counted from the first row of padding
     let place = |at: usize, size: usize| {
@@ -20,7 +26,10 @@ pub(super) fn conv2d(args: &Conv2dArgs, values: &Values) -> Vec<f64> {
     };
     let mut out = Vec::with_capacity(args.m() * args.channels_out);
     for picture in 0..args.batch {
-        for (y, x) in (0..out_height).flat_map(|y| (0..out_width).map(move |x| (y, x))) {
+        for (y, x) in rows
+            .clone()
+            .flat_map(|y| (0..out_width).map(move |x| (y, x)))
+        {
             for n in 0..args.channels_out {
                 let mut sum = values.at(Role::Bias, n);
                 for (ky, kx) in (0..kernel).flat_map(|ky| (0..kernel).map(move |kx| (ky, kx))) {
@@ -29,7 +38,14 @@ pub(super) fn conv2d(args: &Conv2dArgs, values: &Values) -> Vec<f64> {
                     let Some((from_y, from_x)) = at else {
                         continue;
                     };
-                    let from = (picture * args.height + from_y) * args.width + from_x;
+                    // a row that the strip lacks must show, not count as zero
+                    let missing = from_y < input_first || from_y >= input_first + input_rows;
+                    if missing {
+                        sum = f64::NAN;
+                        continue;
+                    }
+                    let from_y = picture * input_rows + from_y - input_first;
+                    let from = from_y * args.width + from_x;
                     for c in 0..channels {
                         let weight = ((n * kernel + ky) * kernel + kx) * channels + c;
                         sum += values.at(Role::Input, from * channels + c)
