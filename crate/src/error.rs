@@ -41,6 +41,14 @@ pub enum Error {
         /// Bytes that it may take.
         budget_bytes: u64,
     },
+    /// The planner found, before anything was fetched, that the work does not fit what the GPU or the budget allows.
+    #[error("{reason} {remedy}")]
+    DoesNotFit {
+        /// What is too large, as a sentence.
+        reason: String,
+        /// What to change, as a sentence.
+        remedy: String,
+    },
     /// The browser took the GPU away (driver reset, sleep, another tab). Generate again: a new device is made.
     #[error(
         "The GPU was lost ({why}). Generate again; if it happens every time, choose engine=\"cpu\"."
@@ -99,6 +107,7 @@ impl Error {
             Self::NoWebGpu { .. } => "no-webgpu",
             Self::LimitTooSmall { .. } => "limit-too-small",
             Self::OutOfMemory { .. } => "out-of-memory",
+            Self::DoesNotFit { .. } => "does-not-fit",
             Self::DeviceLost { .. } => "device-lost",
             Self::NotFinite { .. } => "not-finite",
             Self::InvalidArgument { .. } => "invalid-argument",

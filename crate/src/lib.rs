@@ -14,7 +14,7 @@ pub mod pipeline;
 pub mod rng;
 pub mod schedulers;
 pub mod tokenizer;
-#[cfg(all(target_family = "wasm", feature = "burn"))]
+#[cfg(all(target_family = "wasm", any(feature = "burn", feature = "plan")))]
 mod web;
 
 pub use error::Error;

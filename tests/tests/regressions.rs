@@ -14,7 +14,9 @@ use latent_canvas::{
     Error,
     engine::burn::BurnEngine,
     observer::Unobserved,
-    pipeline::{GenerateOptions, Generated, StableDiffusionPipeline, load::DiskFolder},
+    pipeline::{
+        self, EagerStages, GenerateOptions, Generated, StableDiffusionPipeline, folder::DiskFolder,
+    },
     schedulers::SchedulerKind,
 };
 use serde_json::{Value, json};
@@ -31,7 +33,7 @@ const VAE_WEIGHTS: &str = "vae/diffusion_pytorch_model.safetensors";
 /// Longer than any refusal takes, shorter than any loop that a hostile number asks for.
 const SOON: Duration = Duration::from_secs(20);
 
-type Pipeline = StableDiffusionPipeline<BurnEngine>;
+type Pipeline = StableDiffusionPipeline<EagerStages<BurnEngine>>;
 
 /// A copy of the tiny model, to be damaged; removed when dropped.
 struct Folder(PathBuf);
@@ -89,8 +91,7 @@ impl Folder {
     fn load(&self) -> Result<Pipeline, Error> {
         let folder = DiskFolder::new(self.0.display().to_string());
         let start = Instant::now();
-        let loaded =
-            pollster::block_on(Pipeline::load(BurnEngine::cpu(), &folder, &mut Unobserved));
+        let loaded = pollster::block_on(pipeline::load(BurnEngine::cpu(), folder, &mut Unobserved));
         assert!(start.elapsed() < SOON, "took {:?}", start.elapsed());
         loaded
     }
@@ -114,7 +115,7 @@ impl Drop for Folder {
 }
 
 fn draw(
-    pipeline: &Pipeline,
+    pipeline: &mut Pipeline,
     changes: impl FnOnce(&mut GenerateOptions),
 ) -> Result<Generated, Error> {
     let mut options = GenerateOptions {
@@ -133,8 +134,8 @@ fn draw(
 
 #[test]
 fn the_copy_itself_works() {
-    let pipeline = Folder::new().load().unwrap();
-    assert!(draw(&pipeline, |_| ()).is_ok());
+    let mut pipeline = Folder::new().load().unwrap();
+    assert!(draw(&mut pipeline, |_| ()).is_ok());
 }
 
 /// Each number that a config may hold, as nothing, as far too much, and as something else.
@@ -237,10 +238,10 @@ fn numbers_of_the_scheduler() {
         Folder::with(SCHEDULER, &json!({ key: value })).refused("config", key);
     }
     // few timesteps leave few steps
-    let pipeline = Folder::with(SCHEDULER, &json!({ "num_train_timesteps": 2 }))
+    let mut pipeline = Folder::with(SCHEDULER, &json!({ "num_train_timesteps": 2 }))
         .load()
         .unwrap();
-    let error = draw(&pipeline, |options| options.num_inference_steps = 3).unwrap_err();
+    let error = draw(&mut pipeline, |options| options.num_inference_steps = 3).unwrap_err();
     assert_eq!(error.code(), "invalid-argument", "{error}");
 }
 
@@ -296,13 +297,13 @@ fn tokenizers() {
     // a merge that gives the token it began with: every merge still takes a symbol away
     let folder = Folder::with(vocab, &json!({ "a": 320, "aa": 320 }));
     folder.write("tokenizer/merges.txt", "a a\n");
-    let pipeline = folder.load().unwrap();
-    assert!(draw(&pipeline, |options| options.prompt = "a".repeat(10_000)).is_ok());
+    let mut pipeline = folder.load().unwrap();
+    assert!(draw(&mut pipeline, |options| options.prompt = "a".repeat(10_000)).is_ok());
     // the shortest prompt there can be: start, one token, end
-    let pipeline = Folder::with(TOKENIZER, &json!({ "model_max_length": 3 }))
+    let mut pipeline = Folder::with(TOKENIZER, &json!({ "model_max_length": 3 }))
         .load()
         .unwrap();
-    let generated = draw(&pipeline, |_| ()).unwrap();
+    let generated = draw(&mut pipeline, |_| ()).unwrap();
     assert_eq!(generated.prompt_encoding.input_ids.len(), 3);
     assert_eq!(
         generated.prompt_encoding.truncated_text.as_deref(),
@@ -329,7 +330,7 @@ fn weights() {
         let good = folder.read(path);
         // every value NaN
         folder.write(path, filled(&good, 0xff));
-        let error = draw(&folder.load().unwrap(), |_| ()).unwrap_err();
+        let error = draw(&mut folder.load().unwrap(), |_| ()).unwrap_err();
         assert_eq!(error.code(), "not-finite");
         assert!(error.sentence().contains(module), "{error}");
         folder.write(path, b"");
@@ -355,7 +356,7 @@ fn weights() {
     // all zero: a picture of one colour, or a refusal, but never a panic
     let folder = Folder::new();
     folder.write(UNET_WEIGHTS, filled(&folder.read(UNET_WEIGHTS), 0));
-    assert!(draw(&folder.load().unwrap(), |_| ()).is_ok());
+    assert!(draw(&mut folder.load().unwrap(), |_| ()).is_ok());
 }
 
 #[test]
@@ -394,9 +395,13 @@ fn manifests() {
 
 #[test]
 fn settings_at_the_edge() {
-    let pipeline = Folder::new().load().unwrap();
+    let mut pipeline = Folder::new().load().unwrap();
     for guidance_scale in [-0.0, 0.0, 1.0, 1.000_000_1, 1000.0] {
-        assert!(draw(&pipeline, |options| options.guidance_scale = guidance_scale).is_ok());
+        assert!(
+            draw(&mut pipeline, |options| options.guidance_scale =
+                guidance_scale)
+            .is_ok()
+        );
     }
     for guidance_scale in [
         f32::INFINITY,
@@ -405,20 +410,22 @@ fn settings_at_the_edge() {
         -f32::MIN_POSITIVE,
         f32::NAN,
     ] {
-        let error = draw(&pipeline, |options| options.guidance_scale = guidance_scale);
+        let error = draw(&mut pipeline, |options| {
+            options.guidance_scale = guidance_scale
+        });
         assert_eq!(error.unwrap_err().code(), "invalid-argument");
     }
     for seed in [0, u32::MAX] {
-        assert!(draw(&pipeline, |options| options.seed = seed).is_ok());
+        assert!(draw(&mut pipeline, |options| options.seed = seed).is_ok());
     }
     for (width, height) in [(2, 2), (2, 64), (64, 2), (6, 10)] {
-        let generated = draw(&pipeline, |options| {
+        let generated = draw(&mut pipeline, |options| {
             (options.width, options.height) = (width, height);
         });
         assert_eq!(generated.unwrap().image.rgba.len(), width * height * 4);
     }
     for kind in SchedulerKind::ALL {
-        let generated = draw(&pipeline, |options| {
+        let generated = draw(&mut pipeline, |options| {
             (options.width, options.height) = (2, 2);
             options.num_inference_steps = 1000;
             options.scheduler = Some(kind);
@@ -429,7 +436,7 @@ fn settings_at_the_edge() {
 
 #[test]
 fn any_text_is_a_prompt() {
-    let pipeline = Folder::new().load().unwrap();
+    let mut pipeline = Folder::new().load().unwrap();
     for prompt in [
         "red apple ".repeat(100_000),
         "a".repeat(1_000_000),
@@ -441,7 +448,7 @@ fn any_text_is_a_prompt() {
         "\u{202e}\u{5ea}\u{5e4}\u{5d5}\u{5d7}".to_owned(),
     ] {
         let start = Instant::now();
-        let generated = draw(&pipeline, |options| {
+        let generated = draw(&mut pipeline, |options| {
             options.negative_prompt.clone_from(&prompt);
             options.prompt.clone_from(&prompt);
         })

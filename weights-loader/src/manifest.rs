@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::LoadError;
 
 /// The files of a model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The model's name.
     pub name: String,
+    /// The guidance scale that suits it, where it is another than the usual 7.5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guidance_scale: Option<f32>,
     /// Its files.
     pub files: Vec<ManifestFile>,
 }

@@ -312,6 +312,7 @@ fn manifest_round_trip_and_lookup() {
         },
     ];
     let manifest = Manifest {
+        guidance_scale: None,
         name: "emoji".to_owned(),
         files,
     };
@@ -337,6 +338,7 @@ fn manifests_that_are_refused() {
             })
             .collect();
         let json = serde_json::to_string(&Manifest {
+            guidance_scale: None,
             name: String::new(),
             files,
         })

@@ -4,6 +4,7 @@
 
 pub mod attention;
 pub mod autoencoder_kl;
+pub mod choose;
 pub mod clip_text;
 pub mod embeddings;
 pub mod layers;

@@ -14,6 +14,21 @@ pub enum Component {
     Vae,
 }
 
+impl Component {
+    /// All of them, in the order in which they run.
+    pub const ALL: [Self; 3] = [Self::TextEncoder, Self::UNet, Self::Vae];
+
+    /// Its file of weights in diffusers' folder layout.
+    #[must_use]
+    pub const fn weights_file(self) -> &'static str {
+        match self {
+            Self::TextEncoder => "text_encoder/model.safetensors",
+            Self::UNet => "unet/diffusion_pytorch_model.safetensors",
+            Self::Vae => "vae/diffusion_pytorch_model.safetensors",
+        }
+    }
+}
+
 /// What a tensor of a file is to us.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Name {

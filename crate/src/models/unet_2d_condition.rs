@@ -8,6 +8,17 @@ use super::{
 };
 use crate::{config::UNetConfig, engine::Engine};
 
+/// The sinusoid of `timestep` for the network of `config`, one value for each channel of its first level.
+#[must_use]
+pub fn unet_sinusoid(config: &UNetConfig, timestep: f32) -> Vec<f32> {
+    timestep_sinusoid(
+        timestep,
+        config.levels[0].channels,
+        config.flip_sin_to_cos,
+        config.freq_shift,
+    )
+}
+
 /// The denoising network.
 pub struct UNet2DConditionModel<E: Engine> {
     config: UNetConfig,
@@ -60,13 +71,7 @@ impl<E: Engine> UNet2DConditionModel<E> {
     /// The sinusoid of `timestep`, to be given to [`Self::forward`] as `[1, 1, 1, n]`.
     #[must_use]
     pub fn timestep_sinusoid(&self, timestep: f32) -> Vec<f32> {
-        let channels = self.config.levels[0].channels;
-        timestep_sinusoid(
-            timestep,
-            channels,
-            self.config.flip_sin_to_cos,
-            self.config.freq_shift,
-        )
+        unet_sinusoid(&self.config, timestep)
     }
 
     /// `sample` `[batch, h, w, in_channels]`, `sinusoid` `[1, 1, 1, n]` of the timestep,

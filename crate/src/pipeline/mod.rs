@@ -1,23 +1,32 @@
 //! `StableDiffusionPipeline`: prompt to picture. The only denoising loop of the project.
 
-pub mod load;
+mod eager;
+pub mod folder;
+mod load;
+#[cfg(feature = "plan")]
+mod planned;
+pub mod stages;
+
+pub use eager::EagerStages;
+pub use load::load;
+#[cfg(feature = "plan")]
+pub use planned::{PlanEngine, PlanStages};
+
+use std::rc::Rc;
 
 use crate::{
     Error, Result,
-    config::{UNetConfig, VaeConfig},
-    engine::{Eager, Shape, check_finite},
+    engine::check_finite,
     image::Image,
-    models::{
-        autoencoder_kl::AutoencoderKlDecoder, clip_text::ClipTextModel,
-        unet_2d_condition::UNet2DConditionModel,
-    },
+    models::plan::ModelConfigs,
     observer::{Event, Observer, checkpoint},
     rng::TorchCpuGenerator,
     schedulers::{self, SchedulerConfig, SchedulerKind},
     tokenizer::{ClipTokenizer, Encoding},
 };
+use stages::{Drawing, Stages};
 
-/// Longest side of a picture. The eager engine keeps every activation whole, so larger ones would not fit a tab.
+/// Longest side of a picture: the models of this family draw nothing sensible beyond it. What fits is for the engine to say.
 pub const MAX_SIDE_PX: usize = 1024;
 
 /// Largest number of steps: the schedules have 1000 training timesteps.
@@ -27,18 +36,17 @@ pub const MAX_STEPS: usize = 1000;
 /// decoder's norms and come out as an even grey that looks like a picture.
 pub const MAX_GUIDANCE_SCALE: f32 = 1000.0;
 
+/// diffusers' default of the guidance scale.
+const GUIDANCE_SCALE: f32 = 7.5;
+
 /// A loaded model on an engine.
-pub struct StableDiffusionPipeline<E: Eager> {
-    engine: E,
+pub struct StableDiffusionPipeline<S: Stages> {
+    stages: S,
     name: String,
-    tokenizer: ClipTokenizer,
-    text_encoder: ClipTextModel<E>,
-    unet: UNet2DConditionModel<E>,
-    unet_config: UNetConfig,
-    vae: AutoencoderKlDecoder<E>,
-    vae_config: VaeConfig,
+    tokenizer: Rc<ClipTokenizer>,
+    configs: ModelConfigs,
     scheduler_config: SchedulerConfig,
-    weight_bytes: u64,
+    guidance_scale: f32,
 }
 
 /// What to draw. Field names are diffusers'.
@@ -75,30 +83,30 @@ pub struct Generated {
     pub parameters: String,
 }
 
-impl<E: Eager> StableDiffusionPipeline<E> {
+impl<S: Stages> StableDiffusionPipeline<S> {
     /// The model's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The engine it runs on.
-    pub fn engine(&self) -> &E {
-        &self.engine
-    }
-
-    /// Bytes of weights the engine keeps.
-    pub fn weight_bytes(&self) -> u64 {
-        self.weight_bytes
+    /// The networks on their engine.
+    pub fn stages(&self) -> &S {
+        &self.stages
     }
 
     /// Pixels of which width and height are multiples.
     pub fn size_multiple(&self) -> usize {
-        self.vae_config.scale_factor()
+        self.configs.vae.scale_factor()
     }
 
     /// Side in pixels the model was trained for.
     pub fn default_size(&self) -> usize {
-        self.unet_config.sample_size.unwrap_or(64) * self.size_multiple()
+        self.configs.unet.sample_size.unwrap_or(64) * self.size_multiple()
+    }
+
+    /// The guidance scale that suits the model.
+    pub fn default_guidance_scale(&self) -> f32 {
+        self.guidance_scale
     }
 
     /// The sampler the model asks for, where this program has it.
@@ -106,8 +114,8 @@ impl<E: Eager> StableDiffusionPipeline<E> {
         self.scheduler_config.kind().ok()
     }
 
-    /// The tokenizer, for the page's counter.
-    pub fn tokenizer(&self) -> &ClipTokenizer {
+    /// The tokenizer, for the page's counter: it counts while a picture is drawn.
+    pub fn tokenizer(&self) -> &Rc<ClipTokenizer> {
         &self.tokenizer
     }
 
@@ -156,10 +164,11 @@ impl<E: Eager> StableDiffusionPipeline<E> {
     /// Draws one picture.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] names the setting and its rule; [`Error::Cancelled`] within one step of a cancel;
-    /// [`Error::NotFinite`] instead of a black picture; [`Error::DeviceLost`] when the GPU went away.
+    /// [`Error::InvalidArgument`] names the setting and its rule; [`Error::DoesNotFit`] when the engine cannot draw at this size;
+    /// [`Error::Cancelled`] within one step of a cancel; [`Error::NotFinite`] instead of a black picture; [`Error::DeviceLost`] when
+    /// the GPU went away.
     pub async fn generate(
-        &self,
+        &mut self,
         options: &GenerateOptions,
         observer: &mut impl Observer,
     ) -> Result<Generated> {
@@ -167,68 +176,72 @@ impl<E: Eager> StableDiffusionPipeline<E> {
         let mut scheduler =
             schedulers::create(kind, &self.scheduler_config, options.num_inference_steps)?;
         let guided = options.guidance_scale > 1.0;
-        let batch = if guided { 2 } else { 1 };
+        let timesteps = scheduler.timesteps().to_vec();
+        let factor = self.size_multiple();
+        let drawing = Drawing {
+            height: options.height / factor,
+            width: options.width / factor,
+            prompts: if guided { 2 } else { 1 },
+            timesteps: &timesteps,
+        };
+        self.stages.prepare(&drawing, observer).await?;
 
         checkpoint(observer, Event::Encode).await?;
         let prompt_encoding = self.tokenizer.encode(&options.prompt);
-        let encoder_hidden_states = self.encode(options, &prompt_encoding, guided).await?;
+        let mut input_ids = Vec::new();
+        if guided {
+            input_ids.extend(self.tokenizer.encode(&options.negative_prompt).input_ids);
+        }
+        input_ids.extend_from_slice(&prompt_encoding.input_ids);
+        let encoder_hidden_states = self.stages.encode(&input_ids, observer).await?;
+        check_finite("text_encoder", &encoder_hidden_states)?;
+        self.stages
+            .condition(&encoder_hidden_states, observer)
+            .await?;
 
-        let factor = self.size_multiple();
-        let (height, width) = (options.height / factor, options.width / factor);
-        let channels = self.unet_config.in_channels;
-        let mut latents =
-            TorchCpuGenerator::new(u64::from(options.seed)).randn(channels * height * width);
+        let channels = self.configs.unet.in_channels;
+        let mut latents = TorchCpuGenerator::new(u64::from(options.seed))
+            .randn(channels * drawing.height * drawing.width);
         let init_noise_sigma = scheduler.init_noise_sigma();
         latents
             .iter_mut()
             .for_each(|value| *value *= init_noise_sigma);
-
-        let timesteps = scheduler.timesteps().to_vec();
         let steps = timesteps.len();
-        checkpoint(
-            observer,
-            Event::Denoise {
-                step: 0,
-                steps,
-                latents: &latents,
-            },
-        )
-        .await?;
-        for (i, &timestep) in timesteps.iter().enumerate() {
+        let started = Event::Denoise {
+            step: 0,
+            steps,
+            latents: &latents,
+        };
+        checkpoint(observer, started).await?;
+        for step in 0..steps {
             let mut scaled = latents.clone();
-            scheduler.scale_model_input(&mut scaled, i);
-            let sample = to_channels_last(&scaled, channels).repeat(batch);
-            let sample = self
-                .engine
-                .input(Shape::image(batch, height, width, channels), &sample);
-            let sinusoid = self.unet.timestep_sinusoid(timestep);
-            let sinusoid = self
-                .engine
-                .input(Shape::image(1, 1, 1, sinusoid.len()), &sinusoid);
-            let prediction =
-                self.unet
-                    .forward(&self.engine, &sample, &sinusoid, &encoder_hidden_states);
-            let prediction = self.engine.read(prediction).await?;
+            scheduler.scale_model_input(&mut scaled, step);
+            let sample = to_channels_last(&scaled, channels);
+            let prediction = self.stages.predict(step, &sample).await?;
             check_finite("unet", &prediction)?;
             let noise_pred = guide(
-                &to_channels_first(&prediction, channels, batch),
+                &to_channels_first(&prediction, channels, drawing.prompts),
                 options.guidance_scale,
                 guided,
             );
-            latents = scheduler.step(&noise_pred, i, &latents)?;
-            checkpoint(
-                observer,
-                Event::Denoise {
-                    step: i + 1,
-                    steps,
-                    latents: &latents,
-                },
-            )
-            .await?;
+            latents = scheduler.step(&noise_pred, step, &latents)?;
+            let done = Event::Denoise {
+                step: step + 1,
+                steps,
+                latents: &latents,
+            };
+            checkpoint(observer, done).await?;
         }
 
         checkpoint(observer, Event::Decode).await?;
-        let image = self.decode(&latents, height, width).await?;
+        let vae = &self.configs.vae;
+        let (scale, shift) = (vae.scaling_factor as f32, vae.shift_factor as f32);
+        let unscaled: Vec<f32> = to_channels_last(&latents, vae.latent_channels)
+            .iter()
+            .map(|value| value / scale + shift)
+            .collect();
+        let picture = self.stages.decode(&unscaled, observer).await?;
+        let image = Image::from_decoder(options.width, options.height, &picture)?;
         let parameters = self.parameters(options, kind);
         Ok(Generated {
             image,
@@ -236,47 +249,6 @@ impl<E: Eager> StableDiffusionPipeline<E> {
             latents,
             parameters,
         })
-    }
-
-    /// `[batch, 1, 77, width]`: the negative prompt first, where there is guidance.
-    async fn encode(
-        &self,
-        options: &GenerateOptions,
-        prompt: &Encoding,
-        guided: bool,
-    ) -> Result<E::Tensor> {
-        let mut input_ids = Vec::new();
-        if guided {
-            input_ids.extend(self.tokenizer.encode(&options.negative_prompt).input_ids);
-        }
-        input_ids.extend_from_slice(&prompt.input_ids);
-        let batch = if guided { 2 } else { 1 };
-        let embeddings = self
-            .text_encoder
-            .forward(&self.engine, &self.engine.ids(&input_ids, batch));
-        check_finite("text_encoder", &self.engine.read(embeddings.clone()).await?)?;
-        Ok(embeddings)
-    }
-
-    async fn decode(&self, latents: &[f32], height: usize, width: usize) -> Result<Image> {
-        let (scale, shift) = (
-            self.vae_config.scaling_factor as f32,
-            self.vae_config.shift_factor as f32,
-        );
-        let channels = self.vae_config.latent_channels;
-        let unscaled: Vec<f32> = to_channels_last(latents, channels)
-            .iter()
-            .map(|value| value / scale + shift)
-            .collect();
-        let unscaled = self
-            .engine
-            .input(Shape::image(1, height, width, channels), &unscaled);
-        let picture = self
-            .engine
-            .read(self.vae.forward(&self.engine, &unscaled))
-            .await?;
-        let factor = self.size_multiple();
-        Image::from_decoder(width * factor, height * factor, &picture)
     }
 
     /// The settings in the layout of AUTOMATIC1111's `parameters`.

@@ -2,7 +2,7 @@
 
 use weights_loader::FetchSource;
 
-use crate::{Error, Result, pipeline::load::ModelFolder};
+use crate::{Error, Result, pipeline::folder::ModelFolder};
 
 /// The folder at an absolute address.
 pub(super) struct FetchFolder {

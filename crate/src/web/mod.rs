@@ -3,11 +3,15 @@
 // wasm-bindgen wants its exports public, in a module that no Rust code is to use.
 #![allow(unreachable_pub)]
 
+mod engine;
 mod error;
 mod fetch_folder;
 mod observer;
 
-use std::{cell::Cell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use js_sys::{Function, JSON, Object, Promise, Reflect, Uint8Array, Uint8ClampedArray};
 use serde::Deserialize;
@@ -17,11 +21,11 @@ use wasm_bindgen_futures::future_to_promise;
 
 use crate::{
     Error, Result,
-    engine::{Eager, burn::BurnEngine},
-    pipeline::{GenerateOptions, Generated, StableDiffusionPipeline},
+    pipeline::{self, GenerateOptions, Generated, StableDiffusionPipeline, stages::Stages},
     schedulers::SchedulerKind,
-    tokenizer::Encoding,
+    tokenizer::{ClipTokenizer, Encoding},
 };
+use engine::{LoadOptions, ModuleStages};
 use error::to_js;
 use fetch_folder::FetchFolder;
 use observer::JsObserver;
@@ -39,23 +43,6 @@ pub fn set_panic_listener(listener: Function) {
             let _ = listener.call1(&JsValue::NULL, &JsValue::from_str(&info.to_string()));
         }
     }));
-}
-
-/// What this module can compute with: the one without WebGPU is much smaller.
-const ENGINES: &str = if cfg!(feature = "burn-wgpu") {
-    "cpu or webgpu"
-} else {
-    "cpu"
-};
-
-/// What [`Session::load`] is given.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct LoadOptions {
-    /// Address of the model's folder, absolute, with a slash at its end.
-    model: String,
-    /// One of [`ENGINES`].
-    engine: String,
 }
 
 /// What [`Session::generate`] is given.
@@ -132,14 +119,19 @@ fn tokens_json(encoding: &Encoding) -> serde_json::Value {
 /// A loaded model on an engine.
 #[wasm_bindgen]
 pub struct Session {
-    pipeline: Rc<StableDiffusionPipeline<BurnEngine>>,
+    /// Away while a picture is drawn.
+    pipeline: Rc<RefCell<Option<Pipeline>>>,
+    tokenizer: Rc<ClipTokenizer>,
+    info: serde_json::Value,
     adapter: Option<String>,
     cancelled: Rc<Cell<bool>>,
 }
 
+type Pipeline = StableDiffusionPipeline<ModuleStages>;
+
 #[wasm_bindgen]
 impl Session {
-    /// Makes the engine and loads a model: `{model, engine}`. `on_event` hears of the download.
+    /// Makes the engine and loads a model: `{model, engine, ...}`. `on_event` hears of the download.
     ///
     /// # Errors
     /// An `Error` with a stable `code`.
@@ -153,55 +145,29 @@ impl Session {
     #[wasm_bindgen(getter)]
     #[must_use]
     pub fn info(&self) -> JsValue {
-        let size = self.pipeline.default_size();
-        to_object(&json!({
-            "name": self.pipeline.name(),
-            "engine": self.pipeline.engine().name(),
-            "adapter": self.adapter,
-            "defaultWidth": size,
-            "defaultHeight": size,
-            "sizeMultiple": self.pipeline.size_multiple(),
-            "scheduler": self.pipeline.default_scheduler().map(SchedulerKind::as_str),
-            "schedulers": SchedulerKind::ALL.map(SchedulerKind::as_str),
-            "weightBytes": self.pipeline.weight_bytes(),
-        }))
+        to_object(&self.info)
     }
 
     /// `{count, limit, truncatedText}` of a prompt.
     #[must_use]
     pub fn count_tokens(&self, text: &str) -> JsValue {
-        to_object(&tokens_json(&self.pipeline.tokenizer().encode(text)))
+        to_object(&tokens_json(&self.tokenizer.encode(text)))
     }
 
-    /// Draws a picture; a promise of `{width, height, rgba, png, seed, tokens, latents, report}`.
+    /// Draws a picture; a promise of `{width, height, rgba, png, seed, tokens, latents, report}`. One at a time.
     pub fn generate(&self, options: JsValue, on_event: Function) -> Promise {
-        let pipeline = Rc::clone(&self.pipeline);
+        let place = Rc::clone(&self.pipeline);
         let cancelled = Rc::clone(&self.cancelled);
         cancelled.set(false);
         let adapter = self.adapter.clone();
         future_to_promise(async move {
-            let work = async {
-                let options: JsGenerateOptions = parse_options(&options)?;
-                let strict = options.to_strict()?;
-                let mut observer = JsObserver::new(on_event, cancelled);
-                let generated = pipeline.generate(&strict, &mut observer).await?;
-                let png = generated.image.to_png(&generated.parameters)?;
-                let report = json!({
-                    "engine": pipeline.engine().name(),
-                    "adapter": adapter,
-                    "model": pipeline.name(),
-                    "tokens": tokens_json(&generated.prompt_encoding),
-                    "weightBytes": pipeline.weight_bytes(),
-                });
-                Ok(result_object(
-                    &generated,
-                    &png,
-                    strict.seed,
-                    options.keep_latents,
-                    &report,
-                ))
-            };
-            work.await.map_err(|error: Error| to_js(&error))
+            let busy = || Error::invalid("session", "must draw one picture at a time");
+            let taken = place.borrow_mut().take();
+            let mut pipeline = taken.ok_or_else(|| to_js(&busy()))?;
+            let observer = JsObserver::new(on_event, cancelled);
+            let result = draw(&mut pipeline, &options, observer, adapter).await;
+            place.replace(Some(pipeline));
+            result.map_err(|error| to_js(&error))
         })
     }
 
@@ -214,34 +180,59 @@ impl Session {
 impl Session {
     async fn load_strict(options: &JsValue, on_event: Function) -> Result<Self> {
         let options: LoadOptions = parse_options(options)?;
-        let (engine, adapter) = match options.engine.as_str() {
-            "cpu" => (BurnEngine::cpu(), None),
-            #[cfg(feature = "burn-wgpu")]
-            "webgpu" => {
-                let (engine, adapter) = crate::engine::burn_wgpu::request().await?;
-                (engine, Some(adapter))
-            }
-            other => {
-                return Err(Error::invalid(
-                    "engine",
-                    format!("must be {ENGINES} in this module, and is {other:?}"),
-                ));
-            }
-        };
+        let folder = FetchFolder::new(&options.model)?;
+        let (engine, adapter) = engine::open(&options).await?;
         let cancelled = Rc::new(Cell::new(false));
         let mut observer = JsObserver::new(on_event, Rc::clone(&cancelled));
-        let pipeline = StableDiffusionPipeline::load(
-            engine,
-            &FetchFolder::new(&options.model)?,
-            &mut observer,
-        )
-        .await?;
+        let pipeline = pipeline::load(engine, folder, &mut observer).await?;
+        let size = pipeline.default_size();
+        let info = json!({
+            "name": pipeline.name(),
+            "engine": pipeline.stages().engine(),
+            "adapter": adapter,
+            "defaultWidth": size,
+            "defaultHeight": size,
+            "defaultGuidanceScale": pipeline.default_guidance_scale(),
+            "sizeMultiple": pipeline.size_multiple(),
+            "scheduler": pipeline.default_scheduler().map(SchedulerKind::as_str),
+            "schedulers": SchedulerKind::ALL.map(SchedulerKind::as_str),
+            "weightBytes": pipeline.stages().weight_bytes(),
+        });
         Ok(Self {
-            pipeline: Rc::new(pipeline),
+            tokenizer: Rc::clone(pipeline.tokenizer()),
+            pipeline: Rc::new(RefCell::new(Some(pipeline))),
+            info,
             adapter,
             cancelled,
         })
     }
+}
+
+async fn draw(
+    pipeline: &mut Pipeline,
+    options: &JsValue,
+    mut observer: JsObserver,
+    adapter: Option<String>,
+) -> Result<JsValue> {
+    let options: JsGenerateOptions = parse_options(options)?;
+    let strict = options.to_strict()?;
+    let generated = pipeline.generate(&strict, &mut observer).await?;
+    let png = generated.image.to_png(&generated.parameters)?;
+    let report = json!({
+        "engine": pipeline.stages().engine(),
+        "adapter": adapter,
+        "model": pipeline.name(),
+        "tokens": tokens_json(&generated.prompt_encoding),
+        "weightBytes": pipeline.stages().weight_bytes(),
+        "plan": pipeline.stages().memory_plan(),
+    });
+    Ok(result_object(
+        &generated,
+        &png,
+        strict.seed,
+        options.keep_latents,
+        &report,
+    ))
 }
 
 fn result_object(

@@ -6,23 +6,19 @@ use std::{
     io::BufReader,
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use latent_canvas::{
-    config::{ClipTextConfig, UNetConfig, VaeConfig},
-    engine::plan::{Graph, Guidance, LowerOptions, Network},
-    image::Image,
-    kernels::{Limits, Precision},
+    config::UNetConfig,
+    engine::plan::{AttentionChoice, Guidance, LowerOptions, MemoryPlan},
+    kernels::Precision,
     models::{
-        embeddings::timestep_sinusoid,
-        names::Component,
-        plan::{ModelConfigs, ModelPlan, PlanRequest},
-        record::{record_text_encoder, record_unet, record_vae_decoder},
+        choose::PlanWishes, embeddings::timestep_sinusoid, names::Component, record::record_unet,
     },
+    observer::Unobserved,
+    pipeline::{self, GenerateOptions, PlanEngine, folder::DiskFolder, stages::Stages},
     rng::TorchCpuGenerator,
-    schedulers::{self, SchedulerConfig},
-    tokenizer::ClipTokenizer,
 };
 use latent_canvas_tests::fixture::{psnr, relative_error};
 use pollster::block_on;
@@ -58,7 +54,7 @@ struct Picture {
     scheduler: String,
     steps: usize,
     guidance_scale: f32,
-    seed: u64,
+    seed: u32,
     width: usize,
     height: usize,
 }
@@ -78,233 +74,117 @@ fn pixels(file: &str) -> Vec<f32> {
     bytes.iter().map(|&byte| f32::from(byte) / 255.0).collect()
 }
 
-fn configs() -> ModelConfigs {
-    ModelConfigs {
-        text_encoder: ClipTextConfig::from_json(&text("text_encoder/config.json")).unwrap(),
-        unet: UNetConfig::from_json(&text("unet/config.json")).unwrap(),
-        vae: VaeConfig::from_json(&text("vae/config.json")).unwrap(),
-    }
-}
-
-/// `[rows, columns]` to `[columns, rows]`.
-fn transpose(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
-    let places = (0..columns).flat_map(|column| (0..rows).map(move |row| row * columns + column));
-    places.map(|place| values[place]).collect()
-}
-
-struct Times {
-    load: Duration,
-    text: Duration,
-    once: Duration,
-    steps: Vec<Duration>,
-    vae: Duration,
-    /// Multiply-adds of a step and of the decoder.
-    macs: [u64; 2],
-}
-
-/// Draws stage by stage: one network at a time is in GPU memory, and its peak is the plan's.
-fn draw(picture: &Picture, guidance: Guidance, precision: Precision) -> (Vec<f32>, Times) {
+/// A picture through the pipeline, and what the engine says of it.
+fn draw(picture: &Picture, wishes: PlanWishes) -> (Vec<f32>, MemoryPlan, GpuMemoryFigures) {
     let gpu = Arc::new(new_gpu());
-    let configs = configs();
-    let tokenizer = ClipTokenizer::from_vocab_and_merges(
-        &text("tokenizer/vocab.json"),
-        &text("tokenizer/merges.txt"),
-        &text("tokenizer/tokenizer_config.json"),
-        Some(&text("tokenizer/special_tokens_map.json")),
-    )
-    .unwrap();
-    let scheduler_config = SchedulerConfig::from_json(&text("scheduler/scheduler_config.json"))
-        .unwrap()
-        .for_stable_diffusion();
-    let kind = picture.scheduler.parse().unwrap();
-    let mut scheduler = schedulers::create(kind, &scheduler_config, picture.steps).unwrap();
-    let timesteps = scheduler.timesteps().to_vec();
-    let options = LowerOptions {
-        hoist_schedule: Some(timesteps.len()),
-        ..LowerOptions::new(precision)
+    let options = GenerateOptions {
+        prompt: picture.prompt.clone(),
+        negative_prompt: picture.negative_prompt.clone(),
+        seed: picture.seed,
+        num_inference_steps: picture.steps,
+        guidance_scale: picture.guidance_scale,
+        width: picture.width,
+        height: picture.height,
+        scheduler: Some(picture.scheduler.parse().unwrap()),
     };
-    let memory = ModelPlan::new(
-        &configs,
-        &PlanRequest {
-            width: picture.width,
-            height: picture.height,
-            guidance,
-            options,
-            limits: Limits::DEFAULT,
-        },
-    )
-    .unwrap()
-    .memory;
-    let mut load = Duration::ZERO;
-    let mut open = |graph: Graph, passes: usize, component: Component, file: &str| -> Network {
-        let start = Instant::now();
-        let network = network(&gpu, graph, &options, passes, component, &weights(file));
-        load += start.elapsed();
-        network
+    let folder = DiskFolder::new(path(MODEL).display().to_string());
+    let engine = PlanEngine::new(Arc::clone(&gpu), wishes);
+    let mut pipeline = block_on(pipeline::load(engine, folder, &mut Unobserved)).unwrap();
+    let weights = gpu.memory().live_bytes();
+    let generated = block_on(pipeline.generate(&options, &mut Unobserved)).unwrap();
+    let figures = GpuMemoryFigures {
+        after_load: weights,
+        after_picture: gpu.memory().live_bytes(),
+        peak: gpu.memory().peak_bytes(),
     };
-
-    let graph = record_text_encoder(&configs.text_encoder, 2).unwrap();
-    let file = "text_encoder/model.safetensors";
-    let mut encoder = open(graph, 1, Component::TextEncoder, file);
-    let prompts = [&picture.negative_prompt, &picture.prompt];
-    let ids: Vec<u32> = prompts
-        .iter()
-        .flat_map(|prompt| tokenizer.encode(prompt).input_ids)
-        .collect();
-    let start = Instant::now();
-    encoder.write_ids("input_ids", &ids).unwrap();
-    let hidden = block_on(async {
-        encoder.run_step(0, 0).await.unwrap();
-        encoder.read_output("encoder_hidden_states").await.unwrap()
-    });
-    let text_took = start.elapsed();
-    drop(encoder);
-
-    let (height, width) = (picture.height / 8, picture.width / 8);
-    let channels = configs.unet.in_channels;
-    let (batch, passes) = (guidance.batch(), guidance.passes());
-    let tokens = configs.text_encoder.max_position_embeddings;
-    let graph = record_unet(&configs.unet, batch, height, width, tokens).unwrap();
-    let file = "unet/diffusion_pytorch_model.safetensors";
-    let mut unet = open(graph, passes, Component::UNet, file);
-    let sinusoids = timesteps.iter().flat_map(|&timestep| {
-        timestep_sinusoid(
-            timestep,
-            configs.unet.levels[0].channels,
-            configs.unet.flip_sin_to_cos,
-            configs.unet.freq_shift,
-        )
-    });
-    let sinusoids: Vec<f32> = sinusoids.collect();
-    let start = Instant::now();
-    block_on(async {
-        unet.write_input("timestep_sinusoid", 0, &sinusoids)
-            .unwrap();
-        unet.run_schedule().await.unwrap();
-        for (pass, hidden) in hidden.chunks(hidden.len() / passes).enumerate() {
-            unet.write_input("encoder_hidden_states", pass, hidden)
-                .unwrap();
-            unet.run_image(pass).await.unwrap();
-        }
-        unet.finish().await.unwrap();
-    });
-    let once = start.elapsed();
-    let mut latents = TorchCpuGenerator::new(picture.seed).randn(channels * height * width);
-    let sigma = scheduler.init_noise_sigma();
-    latents.iter_mut().for_each(|value| *value *= sigma);
-    let mut steps = Vec::new();
-    for step in 0..timesteps.len() {
-        let mut scaled = latents.clone();
-        scheduler.scale_model_input(&mut scaled, step);
-        let sample = transpose(&scaled, channels, height * width).repeat(batch);
-        let start = Instant::now();
-        let prediction = block_on(async {
-            unet.write_input("sample", 0, &sample).unwrap();
-            for pass in 0..passes {
-                unet.run_step(pass, step).await.unwrap();
-            }
-            unet.read_output("noise_pred").await.unwrap()
-        });
-        steps.push(start.elapsed());
-        let (uncond, cond) = prediction.split_at(prediction.len() / 2);
-        let guided = uncond.iter().zip(cond);
-        let guided: Vec<f32> = guided
-            .map(|(uncond, cond)| uncond + picture.guidance_scale * (cond - uncond))
-            .collect();
-        let noise_pred = transpose(&guided, height * width, channels);
-        latents = scheduler.step(&noise_pred, step, &latents).unwrap();
-    }
-    drop(unet);
-
-    let graph = record_vae_decoder(&configs.vae, 1, height, width).unwrap();
-    let file = "vae/diffusion_pytorch_model.safetensors";
-    let mut vae = open(graph, 1, Component::Vae, file);
-    let unscaled: Vec<f32> = transpose(&latents, channels, height * width)
-        .iter()
-        .map(|value| value / configs.vae.scaling_factor as f32)
-        .collect();
-    let start = Instant::now();
-    let sample = block_on(async {
-        vae.write_input("latents", 0, &unscaled).unwrap();
-        vae.run_step(0, 0).await.unwrap();
-        vae.read_output("sample").await.unwrap()
-    });
-    let vae_took = start.elapsed();
-    drop(vae);
+    let plan = pipeline.stages().memory_plan().unwrap().clone();
+    drop(pipeline);
     assert_eq!(gpu.memory().live_bytes(), 0);
-    assert_eq!(
-        gpu.memory().peak_bytes(),
-        memory.stage_by_stage.peak_bytes,
-        "counted and promised"
-    );
-    for stage in &memory.stages {
-        println!(
-            "{:12} weights {} arena {} staging {} bytes, {} dispatches once, {} a run",
-            stage.stage,
-            stage.weights_bytes,
-            stage.arena_bytes,
-            stage.staging_bytes,
-            stage.once.dispatches,
-            stage.run.dispatches
+    let rgb = generated.image.rgba.chunks_exact(4);
+    let rgb = rgb
+        .flat_map(|pixel| &pixel[..3])
+        .map(|&byte| f32::from(byte) / 255.0);
+    (rgb.collect(), plan, figures)
+}
+
+/// Bytes as the engine counted them.
+struct GpuMemoryFigures {
+    after_load: u64,
+    after_picture: u64,
+    peak: u64,
+}
+
+fn check(name: &str, wishes: PlanWishes, least_decibels: f64) {
+    let picture = picture(name);
+    let (got, plan, figures) = draw(&picture, wishes);
+    let decibels = psnr(&got, &pixels(&picture.file));
+    println!("{name} {wishes:?}: {decibels:.1} dB");
+    assert!(decibels >= least_decibels, "{name}: {decibels:.1} dB");
+    let weights: u64 = plan.stages.iter().map(|stage| stage.weights_bytes).sum();
+    let all_fit = wishes
+        .budget_bytes
+        .is_none_or(|budget| plan.all_stages.peak_bytes <= budget);
+    if all_fit {
+        assert_eq!(figures.after_load, weights);
+        assert_eq!(figures.after_picture, weights);
+    } else {
+        // the model's own size was planned with the same budget
+        assert_eq!(figures.after_load, 0);
+        assert_eq!(figures.after_picture, plan.stages[2].weights_bytes);
+        assert_eq!(
+            figures.peak, plan.stage_by_stage.peak_bytes,
+            "counted and promised"
         );
     }
-    let image = Image::from_decoder(picture.width, picture.height, &sample).unwrap();
-    let rgb = image.rgba.chunks_exact(4).flat_map(|pixel| &pixel[..3]);
-    (
-        rgb.map(|&byte| f32::from(byte) / 255.0).collect(),
-        Times {
-            load,
-            text: text_took,
-            once,
-            steps,
-            vae: vae_took,
-            macs: [
-                passes as u64 * memory.stages[1].run.macs,
-                memory.stages[2].run.macs,
-            ],
-        },
-    )
-}
-
-fn check(name: &str, guidance: Guidance, precision: Precision, least_decibels: f64) {
-    let picture = picture(name);
-    let (got, times) = draw(&picture, guidance, precision);
-    let decibels = psnr(&got, &pixels(&picture.file));
-    let all: Duration = times.steps.iter().sum();
     println!(
-        "{name} {precision:?} {guidance:?}: {decibels:.1} dB; load {:.0?}, text {:.0?}, once {:.0?}, step {:.0?} x {} (fastest {:.0?}), vae {:.0?}; {:.1} and {:.1} G multiply-adds a second",
-        times.load,
-        times.text,
-        times.once,
-        all / times.steps.len() as u32,
-        times.steps.len(),
-        times.steps.iter().min().unwrap(),
-        times.vae,
-        times.macs[0] as f64 / 1e9 / times.steps.iter().min().unwrap().as_secs_f64(),
-        times.macs[1] as f64 / 1e9 / times.vae.as_secs_f64(),
-    );
-    assert!(
-        decibels >= least_decibels,
-        "{name} {precision:?} {guidance:?}: {decibels:.1} dB"
+        "peak {} bytes, promised {} resident, {} stage by stage",
+        figures.peak, plan.all_stages.peak_bytes, plan.stage_by_stage.peak_bytes
     );
 }
 
 #[test]
 fn float32_pictures_are_those_of_diffusers() {
-    check("red-apple-pndm", Guidance::TwoPasses, Precision::F32, 45.0);
-    check("rocket-euler", Guidance::OneBatch, Precision::F32, 45.0);
+    let wishes = PlanWishes {
+        activations: Some(Precision::F32),
+        guidance: Some(Guidance::TwoPasses),
+        ..PlanWishes::default()
+    };
+    check("red-apple-pndm", wishes, 45.0);
+    check("rocket-euler", PlanWishes::default(), 45.0);
 }
 
 #[test]
 fn float16_pictures_are_close_to_those_of_diffusers() {
-    check("red-apple-pndm", Guidance::OneBatch, Precision::F16, 35.0);
-    check("rocket-euler", Guidance::TwoPasses, Precision::F16, 35.0);
+    let wishes = PlanWishes {
+        activations: Some(Precision::F16),
+        ..PlanWishes::default()
+    };
+    check("red-apple-pndm", wishes, 35.0);
+    check(
+        "rocket-euler",
+        PlanWishes {
+            guidance: Some(Guidance::TwoPasses),
+            attention: Some(AttentionChoice::Sliced),
+            ..wishes
+        },
+        35.0,
+    );
+}
+
+/// A budget that holds no two stages: each stage's weights come with it and go before the next, and the peak is the plan's to the byte.
+#[test]
+fn a_small_budget_holds_one_stage_at_a_time() {
+    let wishes = PlanWishes {
+        budget_bytes: Some(21 << 20),
+        ..PlanWishes::default()
+    };
+    check("rocket-euler", wishes, 35.0);
 }
 
 /// Sums of this network are long enough to be cut into slices that run side by side.
 #[test]
 fn sliced_sums_are_the_same_sums() {
-    let configs = configs();
+    let config = UNetConfig::from_json(&text("unet/config.json")).unwrap();
     let file = weights("unet/diffusion_pytorch_model.safetensors");
     let all = LowerOptions::new(Precision::F32);
     let whole = LowerOptions {
@@ -312,7 +192,7 @@ fn sliced_sums_are_the_same_sums() {
         ..all
     };
     let predictions = [all, whole].map(|options| {
-        let graph = record_unet(&configs.unet, 1, 16, 16, 77).unwrap();
+        let graph = record_unet(&config, 1, 16, 16, 77).unwrap();
         let mut unet = network(gpu(), graph, &options, 1, Component::UNet, &file);
         let values = |count: usize| TorchCpuGenerator::new(count as u64).randn(count);
         block_on(async {
@@ -337,9 +217,9 @@ fn sliced_sums_are_the_same_sums() {
 /// Where the time of a step goes, by module: the GPU's own clock, a pass for each call.
 #[test]
 fn every_call_of_a_step_is_timed() {
-    let configs = configs();
+    let config = UNetConfig::from_json(&text("unet/config.json")).unwrap();
     let file = weights("unet/diffusion_pytorch_model.safetensors");
-    let graph = record_unet(&configs.unet, 2, 16, 16, 77).unwrap();
+    let graph = record_unet(&config, 2, 16, 16, 77).unwrap();
     let options = LowerOptions::new(Precision::F32);
     let mut unet = network(gpu(), graph, &options, 1, Component::UNet, &file);
     block_on(unet.run_image(0)).unwrap();

@@ -1,0 +1,124 @@
+//! The engine of this module: each is built with one. The burn engine's is for the CPU, or for WebGPU by way of burn-wgpu; the plan
+//! engine's knows no burn and is a fraction of their size.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::{Error, Result};
+
+/// What [`super::Session::load`] is given.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct LoadOptions {
+    /// Address of the model's folder, absolute, with a slash at its end.
+    pub(super) model: String,
+    /// The engine; must be the one of this module.
+    engine: String,
+    /// Wishes for the plan, by the names of [`crate::models::choose::PlanWishes::NAMES`].
+    #[serde(default)]
+    plan: BTreeMap<String, String>,
+}
+
+impl LoadOptions {
+    fn check_engine(&self) -> Result<()> {
+        if self.engine == module::ENGINE {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "engine",
+            format!(
+                "must be {} in this module, and is {:?}",
+                module::ENGINE,
+                self.engine
+            ),
+        ))
+    }
+
+    #[cfg(not(feature = "plan"))]
+    fn check_unplanned(&self) -> Result<()> {
+        match self.plan.keys().next() {
+            Some(name) => Err(Error::invalid(
+                name,
+                "can only be chosen with engine=\"webgpu\", which plans its memory",
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) use module::{ModuleStages, open};
+
+#[cfg(feature = "plan")]
+mod module {
+    use std::sync::Arc;
+
+    use super::{LoadOptions, Result};
+    use crate::{
+        engine::plan::Gpu,
+        kernels::Limits,
+        models::choose::PlanWishes,
+        pipeline::{PlanEngine, PlanStages},
+        web::fetch_folder::FetchFolder,
+    };
+
+    pub(super) const ENGINE: &str = "webgpu";
+    pub(in crate::web) type ModuleStages = PlanStages<FetchFolder>;
+
+    /// The engine on a new device, and the adapter's name.
+    pub(in crate::web) async fn open(
+        options: &LoadOptions,
+    ) -> Result<(PlanEngine, Option<String>)> {
+        options.check_engine()?;
+        let mut wishes = PlanWishes::default();
+        for (name, value) in &options.plan {
+            wishes.set(name, value)?;
+        }
+        let gpu = Gpu::request(&Limits::DEFAULT).await?;
+        let adapter = gpu.adapter().to_owned();
+        // never leaves its thread where GPU objects cannot
+        #[allow(clippy::arc_with_non_send_sync)]
+        let gpu = Arc::new(gpu);
+        Ok((PlanEngine::new(gpu, wishes), Some(adapter)))
+    }
+}
+
+#[cfg(all(feature = "burn-wgpu", not(feature = "plan")))]
+mod module {
+    use super::{LoadOptions, Result};
+    use crate::{
+        engine::{burn::BurnEngine, burn_wgpu},
+        pipeline::EagerStages,
+    };
+
+    pub(super) const ENGINE: &str = "burn";
+    pub(in crate::web) type ModuleStages = EagerStages<BurnEngine>;
+
+    /// The engine on a new device, and the adapter's name.
+    pub(in crate::web) async fn open(
+        options: &LoadOptions,
+    ) -> Result<(BurnEngine, Option<String>)> {
+        options.check_engine()?;
+        options.check_unplanned()?;
+        let (engine, adapter) = burn_wgpu::request().await?;
+        Ok((engine, Some(adapter)))
+    }
+}
+
+#[cfg(not(any(feature = "burn-wgpu", feature = "plan")))]
+mod module {
+    use super::{LoadOptions, Result};
+    use crate::{engine::burn::BurnEngine, pipeline::EagerStages};
+
+    pub(super) const ENGINE: &str = "cpu";
+    pub(in crate::web) type ModuleStages = EagerStages<BurnEngine>;
+
+    /// The engine, which has no adapter.
+    pub(in crate::web) async fn open(
+        options: &LoadOptions,
+    ) -> Result<(BurnEngine, Option<String>)> {
+        options.check_engine()?;
+        options.check_unplanned()?;
+        Ok((BurnEngine::cpu(), None))
+    }
+}
