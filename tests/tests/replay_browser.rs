@@ -3,6 +3,12 @@
 #![cfg(all(target_family = "wasm", feature = "plan"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod replay_browser {
+    mod faults;
+    mod hooks;
+    mod memory;
+}
+
 use std::sync::Arc;
 
 use latent_canvas::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use latent_canvas::{
     Error,
-    engine::plan::{Gpu, LowerOptions, Network, Plan, ReplayOptions},
+    engine::plan::{BufferUse, Gpu, LowerOptions, Network, Plan, ReplayOptions},
     kernels::{Limits, Precision},
     models::{names::Component, network_sink::NetworkSink},
 };
@@ -23,7 +23,7 @@ fn a_lost_device_is_told_at_once() {
     let gpu = Arc::new(new_gpu());
     let fixture = TINY_MODEL.unet_fixture();
     let mut network = unet_network(&gpu, &TINY_MODEL, &fixture, &options(), 1);
-    gpu.device().destroy();
+    gpu.destroy();
     let error = block_on(async {
         network.run_step(0, 0).await?;
         network.read_output("noise_pred").await
@@ -52,8 +52,8 @@ fn more_than_the_adapter_has_is_refused_with_the_limit() {
 /// More than any adapter that tests run on has.
 #[test]
 fn a_buffer_that_is_too_large_is_refused() {
-    let usage = wgpu::BufferUsages::STORAGE;
-    let error = block_on(gpu().buffer("too large", (256 << 20) + 4, usage)).unwrap_err();
+    let buffer = gpu().buffer("too large", (256 << 20) + 4, BufferUse::Weights);
+    let error = block_on(buffer).unwrap_err();
     assert_eq!(error.code(), "limit-too-small", "{error}");
 }
 

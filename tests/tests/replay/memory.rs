@@ -106,7 +106,10 @@ fn predictions(gpu: &Arc<Gpu>, replay: ReplayOptions) -> (usize, Vec<f32>) {
 #[test]
 fn replay_options_change_no_bit() {
     let gpu = Arc::new(new_gpu());
-    let usual = ReplayOptions::new(&gpu);
+    let usual = ReplayOptions {
+        is_adaptive: false,
+        ..ReplayOptions::new(&gpu)
+    };
     let (submissions, expected) = predictions(&gpu, usual);
     assert_eq!(submissions, 1);
     let short = ReplayOptions {

@@ -1,9 +1,17 @@
 //! The GPU that plans run on: a device with the limits that were asked for, buffers that are counted and destroyed, pipelines that are made
 //! once, and errors that arrive later than the call that caused them.
+//!
+//! Natively it is wgpu's, in a browser WebGPU's own: `native` and `web` have the same few types and functions.
 
 mod buffer;
+mod fault;
 mod limits;
+#[cfg(not(target_family = "wasm"))]
+mod native;
+mod pace;
 mod pipeline;
+#[cfg(target_family = "wasm")]
+mod web;
 
 use std::{
     collections::VecDeque,
@@ -13,20 +21,21 @@ use std::{
     },
 };
 
-use super::signal::{Signal, signal};
 use crate::{
     Error, Result,
     kernels::{Limits, Tuning},
 };
-use limits::required;
-use pipeline::Pipelines;
-
-pub use buffer::{GpuBuffer, GpuMemory};
-
-#[cfg(target_family = "wasm")]
-const BACKENDS: wgpu::Backends = wgpu::Backends::BROWSER_WEBGPU;
+use fault::Fault;
 #[cfg(not(target_family = "wasm"))]
-const BACKENDS: wgpu::Backends = wgpu::Backends::PRIMARY;
+use native as backend;
+use pace::Pace;
+use pipeline::Pipelines;
+#[cfg(target_family = "wasm")]
+use web as backend;
+
+pub(super) use backend::Encoder;
+pub use buffer::{BufferUse, GpuBuffer, GpuMemory};
+pub(super) use pipeline::{BoundCall, Pipeline};
 
 /// Submissions that may wait in the queue: one runs, the next is there when it ends. More would only make a cancel slower.
 const MAX_IN_FLIGHT: usize = 2;
@@ -40,31 +49,27 @@ const WRITTEN_BYTES: u64 = 16 << 20;
 /// A device and everything that is made once for it.
 #[derive(Debug)]
 pub struct Gpu {
-    device: wgpu::Device,
-    queue: wgpu::Queue,
+    device: backend::Device,
     limits: Limits,
     adapter: String,
     is_software: bool,
     memory: Arc<GpuMemory>,
     fault: Fault,
     pipelines: Pipelines,
-    in_flight: Mutex<VecDeque<(wgpu::SubmissionIndex, Signal<()>)>>,
+    in_flight: Mutex<VecDeque<InFlight>>,
+    pace: Mutex<Pace>,
     /// Bytes written since the last submission.
     written: AtomicU64,
 }
 
-/// What went wrong later than the call that caused it.
-#[derive(Debug, Clone, Default)]
-struct Fault(Arc<Mutex<Option<Error>>>);
-
-impl Fault {
-    /// The first fault stays, as later ones follow from it; but a lost device explains all others.
-    fn note(&self, error: Error) {
-        let mut fault = lock(&self.0);
-        if fault.is_none() || matches!(error, Error::DeviceLost { .. }) {
-            *fault = Some(error);
-        }
-    }
+/// A submission that may not have ended yet.
+#[derive(Debug)]
+struct InFlight {
+    submitted: backend::Submitted,
+    /// When, in milliseconds.
+    at: f64,
+    /// As [`Gpu::submit`] was told.
+    work: u64,
 }
 
 /// A lock whose holder may have panicked in another test; what it guards is whole at every moment.
@@ -78,61 +83,19 @@ impl Gpu {
     /// # Errors
     /// [`Error::NoWebGpu`] when no adapter or no device is to be had; [`Error::LimitTooSmall`] when the adapter offers less than `needed`.
     pub async fn request(needed: &Limits) -> Result<Self> {
-        let no_webgpu = |why: String| Error::NoWebGpu { why };
-        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
-            backends: BACKENDS,
-            ..wgpu::InstanceDescriptor::new_without_display_handle()
-        });
-        let adapter = instance
-            .request_adapter(&wgpu::RequestAdapterOptions {
-                power_preference: wgpu::PowerPreference::HighPerformance,
-                ..Default::default()
-            })
-            .await
-            .map_err(|error| no_webgpu(format!("There is no WebGPU adapter ({error}).")))?;
-        let required_limits = required(needed, &adapter.limits())?;
-        let (device, queue) = adapter
-            .request_device(&wgpu::DeviceDescriptor {
-                label: Some("latent-canvas"),
-                required_features: adapter.features() & wgpu::Features::TIMESTAMP_QUERY,
-                required_limits,
-                memory_hints: wgpu::MemoryHints::MemoryUsage,
-                ..Default::default()
-            })
-            .await
-            .map_err(|error| no_webgpu(format!("The adapter gave no device ({error}).")))?;
-        let fault = Fault::default();
-        let lost = fault.clone();
-        device.set_device_lost_callback(move |reason, why| {
-            let why = if why.is_empty() {
-                format!("{reason:?}")
-            } else {
-                why
-            };
-            lost.note(Error::DeviceLost { why });
-        });
-        let uncaptured = fault.clone();
         let memory = Arc::new(GpuMemory::default());
-        let counter = Arc::clone(&memory);
-        device.on_uncaptured_error(Arc::new(move |error| {
-            uncaptured.note(translate("gpu", error, counter.live_bytes()));
-        }));
-        let info = adapter.get_info();
-        let name = if info.name.is_empty() {
-            info.driver
-        } else {
-            info.name
-        };
+        let fault = Fault::new(&memory);
+        let (device, adapter) = backend::Device::open(needed, &fault).await?;
         Ok(Self {
             device,
-            queue,
             limits: *needed,
-            is_software: info.device_type == wgpu::DeviceType::Cpu || is_software(&name),
-            adapter: name,
+            is_software: adapter.is_software || is_software(&adapter.name),
+            adapter: adapter.name,
             memory,
             fault,
-            pipelines: Mutex::default(),
+            pipelines: Pipelines::default(),
             in_flight: Mutex::default(),
+            pace: Mutex::default(),
             written: AtomicU64::new(0),
         })
     }
@@ -171,14 +134,23 @@ impl Gpu {
         &self.memory
     }
 
-    /// The device.
+    /// Whether the GPU's own clock can be read.
     #[must_use]
-    pub fn device(&self) -> &wgpu::Device {
+    pub fn has_timestamps(&self) -> bool {
+        self.device.has_timestamps()
+    }
+
+    pub(super) fn device(&self) -> &backend::Device {
         &self.device
     }
 
-    pub(super) fn queue(&self) -> &wgpu::Queue {
-        &self.queue
+    /// Gives the device back, with everything in it, at once. What is asked of it later ends with [`Error::DeviceLost`]; nothing else
+    /// tells of it.
+    pub fn destroy(&self) {
+        self.fault.note(Error::DeviceLost {
+            why: "it was given back".to_owned(),
+        });
+        self.device.destroy();
     }
 
     /// What went wrong since the device was made. A device with a fault is of no more use.
@@ -186,19 +158,15 @@ impl Gpu {
     /// # Errors
     /// [`Error::DeviceLost`], [`Error::OutOfMemory`], or [`Error::Plan`] for a call that the GPU refused.
     pub fn check(&self) -> Result<()> {
-        lock(&self.fault.0).clone().map_or(Ok(()), Err)
+        self.fault.check()
     }
 
     /// A buffer, full of zeros.
     ///
     /// # Errors
-    /// [`Error::LimitTooSmall`] when it is larger than a buffer may be; [`Error::OutOfMemory`] when the GPU has no more memory.
-    pub async fn buffer(
-        &self,
-        label: &str,
-        bytes: u64,
-        usage: wgpu::BufferUsages,
-    ) -> Result<GpuBuffer> {
+    /// [`Error::LimitTooSmall`] when it is larger than a buffer may be; [`Error::OutOfMemory`] when the GPU has no more memory;
+    /// [`Error::DeviceLost`].
+    pub async fn buffer(&self, label: &str, bytes: u64, usage: BufferUse) -> Result<GpuBuffer> {
         if bytes > self.limits.max_buffer_bytes {
             return Err(Error::LimitTooSmall {
                 limit: "maxBufferSize".to_owned(),
@@ -206,23 +174,22 @@ impl Gpu {
                 available: self.limits.max_buffer_bytes,
             });
         }
-        let before = self.memory.live_bytes();
-        let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
-        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some(label),
-            size: bytes,
-            usage,
-            mapped_at_creation: false,
-        });
-        let buffer = GpuBuffer::new(buffer, &self.memory);
-        if scope.pop().await.is_some() {
-            return Err(Error::OutOfMemory {
-                needed_bytes: before + bytes,
-                budget_bytes: before,
-            });
-        }
         self.check()?;
-        Ok(buffer)
+        let before = self.memory.live_bytes();
+        let out_of_memory = Error::OutOfMemory {
+            needed_bytes: before + bytes,
+            budget_bytes: before,
+        };
+        let (buffer, is_there) = self.device.buffer(label, bytes, usage);
+        // counted while the GPU says whether it has the memory
+        let buffer = buffer.map(|buffer| GpuBuffer::new(buffer, bytes, &self.memory));
+        let is_there = is_there.await;
+        // a lost device has no memory either
+        self.check()?;
+        match buffer {
+            Some(buffer) if is_there => Ok(buffer),
+            _ => Err(out_of_memory),
+        }
     }
 
     /// Writes bytes to a place of a buffer, in pieces; both a multiple of 4 but for the end of `bytes`, which is padded with zeros.
@@ -230,7 +197,7 @@ impl Gpu {
         let (words, rest) = bytes.split_at(bytes.len() / 4 * 4);
         for (i, piece) in words.chunks(WRITE_BYTES).enumerate() {
             let at = offset + (i * WRITE_BYTES) as u64;
-            self.queue.write_buffer(buffer.raw(), at, piece);
+            self.device.write(buffer.raw(), at, piece);
             let bytes = piece.len() as u64;
             if self.written.fetch_add(bytes, Ordering::Relaxed) + bytes >= WRITTEN_BYTES {
                 self.submit_now(None);
@@ -240,7 +207,7 @@ impl Gpu {
             let mut last = [0; 4];
             last[..rest.len()].copy_from_slice(rest);
             let at = offset + words.len() as u64;
-            self.queue.write_buffer(buffer.raw(), at, &last);
+            self.device.write(buffer.raw(), at, &last);
         }
     }
 
@@ -250,41 +217,53 @@ impl Gpu {
         network: &str,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let done = work();
-        if let Some(error) = scope.pop().await {
-            return Err(translate(network, error, self.memory.live_bytes()));
-        }
+        let (done, refused) = self.device.validated(work);
+        let refused = refused.await;
         self.check()?;
-        done
+        match refused {
+            Some(why) => Err(Error::Plan {
+                network: network.to_owned(),
+                why,
+            }),
+            None => done,
+        }
     }
 
     /// An encoder of one submission.
-    pub(super) fn encoder(&self, label: &str) -> wgpu::CommandEncoder {
-        self.device
-            .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some(label) })
+    pub(super) fn encoder(&self, label: &str) -> Encoder {
+        self.device.encoder(label)
     }
 
-    /// Submits when fewer than [`MAX_IN_FLIGHT`] submissions are in the queue.
-    pub(super) async fn submit(&self, encoder: wgpu::CommandEncoder) -> Result<()> {
+    /// Submits when fewer than [`MAX_IN_FLIGHT`] submissions are in the queue. `work` is what it costs, in the unit of
+    /// [`Self::work_per_submission`]; 0 where that is not known.
+    pub(super) async fn submit(&self, encoder: Encoder, work: u64) -> Result<()> {
         while let Some(oldest) = self.crowd() {
             self.wait(oldest).await;
         }
-        self.submit_now(Some(encoder));
+        self.enqueue(Some(encoder), work);
         self.check()
     }
 
     /// Submits without a wait in a browser, where a caller that is not asynchronous cannot wait: for uploads, which come no faster than
     /// the network anyway. Natively it waits for the older ones.
-    pub(super) fn submit_now(&self, encoder: Option<wgpu::CommandEncoder>) {
-        while let Some((index, _)) = self.crowd() {
-            self.poll(index);
+    pub(super) fn submit_now(&self, encoder: Option<Encoder>) {
+        #[cfg(not(target_family = "wasm"))]
+        while let Some(oldest) = self.crowd() {
+            let done = self.device.wait_here(oldest.submitted);
+            self.observe(oldest.at, oldest.work, done);
         }
+        self.enqueue(encoder, 0);
+    }
+
+    fn enqueue(&self, encoder: Option<Encoder>, work: u64) {
         self.written.store(0, Ordering::Relaxed);
-        let index = self.queue.submit(encoder.map(wgpu::CommandEncoder::finish));
-        let (done, signal) = signal();
-        self.queue.on_submitted_work_done(move || done.send(()));
-        lock(&self.in_flight).push_back((index, signal));
+        let at = backend::now_ms();
+        let submitted = self.device.submit(encoder);
+        lock(&self.in_flight).push_back(InFlight {
+            submitted,
+            at,
+            work,
+        });
     }
 
     /// Waits until everything that was submitted has run.
@@ -301,7 +280,7 @@ impl Gpu {
     }
 
     /// The oldest submission, where as many as may be are in the queue.
-    fn crowd(&self) -> Option<(wgpu::SubmissionIndex, Signal<()>)> {
+    fn crowd(&self) -> Option<InFlight> {
         let mut in_flight = lock(&self.in_flight);
         if in_flight.len() >= MAX_IN_FLIGHT {
             in_flight.pop_front()
@@ -310,42 +289,32 @@ impl Gpu {
         }
     }
 
-    async fn wait(&self, (index, done): (wgpu::SubmissionIndex, Signal<()>)) {
-        self.poll(index);
-        done.await;
+    async fn wait(&self, oldest: InFlight) {
+        let done = self.device.wait(oldest.submitted).await;
+        self.observe(oldest.at, oldest.work, done);
     }
 
-    /// Waits for a submission and runs the callbacks natively; a browser calls back on its own. A failure shows in the fault.
-    fn poll(&self, index: wgpu::SubmissionIndex) {
-        let _ = self.device.poll(wgpu::PollType::Wait {
-            submission_index: Some(index),
-            timeout: None,
-        });
+    /// A submission whose end nobody told has failed, which shows in the fault.
+    fn observe(&self, submitted: f64, work: u64, done: Option<f64>) {
+        if let Some(done) = done {
+            lock(&self.pace).observe(work, submitted, done);
+        }
+    }
+
+    /// The work that a submission may have by the times that were measured, or `start` where there are none.
+    pub(super) fn work_per_submission(&self, start: u64) -> u64 {
+        lock(&self.pace).work_per_submission(start)
     }
 
     /// The bytes of a mappable buffer, up to `bytes`.
     pub(super) async fn read(&self, buffer: &GpuBuffer, bytes: u64) -> Result<Vec<u8>> {
-        let (done, signal) = signal();
-        buffer
-            .raw()
-            .map_async(wgpu::MapMode::Read, ..bytes, move |result| {
-                done.send(result.is_ok());
-            });
+        let mapping = self.device.map(buffer.raw(), bytes);
         self.finish().await?;
-        // mapping may come one poll after the submission's end
-        let _ = self.device.poll(wgpu::PollType::wait_indefinitely());
-        let mapped = signal.await == Some(true);
+        let values = self.device.mapped(buffer.raw(), bytes, mapping).await;
         self.check()?;
-        let view = mapped
-            .then(|| buffer.raw().get_mapped_range(..bytes).ok())
-            .flatten()
-            .ok_or_else(|| Error::DeviceLost {
-                why: "a result could not be read back".to_owned(),
-            })?;
-        let values = view.to_vec();
-        drop(view);
-        buffer.raw().unmap();
-        Ok(values)
+        values.map_err(|why| Error::DeviceLost {
+            why: format!("a result could not be read back: {why}"),
+        })
     }
 }
 
@@ -355,20 +324,4 @@ fn is_software(name: &str) -> bool {
     ["swiftshader", "llvmpipe", "lavapipe", "basic render"]
         .iter()
         .any(|known| name.contains(known))
-}
-
-/// An error of wgpu as one of ours.
-fn translate(network: &str, error: wgpu::Error, live_bytes: u64) -> Error {
-    match error {
-        wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory {
-            needed_bytes: live_bytes,
-            budget_bytes: live_bytes,
-        },
-        wgpu::Error::Validation { description, .. } | wgpu::Error::Internal { description, .. } => {
-            Error::Plan {
-                network: network.to_owned(),
-                why: description,
-            }
-        }
-    }
 }

@@ -26,7 +26,7 @@ mod storage;
 mod verify;
 
 #[cfg(feature = "plan")]
-pub use gpu::{Gpu, GpuBuffer, GpuMemory};
+pub use gpu::{BufferUse, Gpu, GpuBuffer, GpuMemory};
 pub use graph::{Graph, Node, Op, Rate, ValueId, WeightId, WeightInfo};
 pub use layout::{ArenaLayout, WeightLayout};
 pub use lower::lower;

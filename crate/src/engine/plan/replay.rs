@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use super::{
     Place, Plan, Port, StageMemory, WeightId,
-    gpu::{Gpu, GpuBuffer},
+    gpu::{BufferUse, Gpu, GpuBuffer, Pipeline},
     program::Keep,
 };
 use crate::{Error, Result, kernels::Tuning};
-use prepare::{Prepared, Ready, Submission};
+use prepare::{Prepared, Ready, cut};
 use upload::Uploads;
 
 pub use weights::NetworkWeights;
@@ -29,18 +29,27 @@ pub struct ReplayOptions {
     pub tuning: Tuning,
     /// A submission ends when its work, as multiply-adds and bytes, is more than this: a GPU that is busy for long draws no page.
     pub work_per_submission: u64,
+    /// Whether that is only where a device begins: then it follows the time that submissions take, to some tens of milliseconds.
+    pub is_adaptive: bool,
 }
 
 impl ReplayOptions {
-    /// A few tens of milliseconds of a small GPU.
-    pub const WORK_PER_SUBMISSION: u64 = 4_000_000_000;
+    /// A few milliseconds of a small GPU.
+    pub const WORK_PER_SUBMISSION: u64 = 1_000_000_000;
+
+    /// A few tens of milliseconds of an adapter that is software on a CPU.
+    pub const SOFTWARE_WORK_PER_SUBMISSION: u64 = 100_000_000;
 
     /// What suits a GPU.
     #[must_use]
     pub fn new(gpu: &Gpu) -> Self {
         Self {
             tuning: gpu.tuning(),
-            work_per_submission: Self::WORK_PER_SUBMISSION,
+            work_per_submission: match gpu.is_software() {
+                true => Self::SOFTWARE_WORK_PER_SUBMISSION,
+                false => Self::WORK_PER_SUBMISSION,
+            },
+            is_adaptive: true,
         }
     }
 }
@@ -51,12 +60,16 @@ pub struct Network {
     gpu: Arc<Gpu>,
     plan: Plan,
     buffers: Buffers,
-    schedule: Vec<Submission>,
+    options: ReplayOptions,
+    schedule: Vec<Ready>,
     /// Of each pass.
-    image: Vec<Vec<Submission>>,
+    image: Vec<Vec<Ready>>,
     /// Of each pass.
-    step: Vec<Vec<Submission>>,
+    step: Vec<Vec<Ready>>,
+    /// Pipelines that may not be compiled yet.
+    pipelines: Vec<Arc<Pipeline>>,
     uploads: Uploads,
+    submissions: usize,
 }
 
 #[derive(Debug)]
@@ -90,7 +103,8 @@ pub struct CountedBytes {
 }
 
 impl Network {
-    /// Makes all buffers, pipelines and bind groups of a plan. The weights come later, with [`Self::upload`].
+    /// Makes all buffers and bind groups of a plan and asks for its pipelines, which compile from now on in a browser and when they are
+    /// waited for natively, many at once. The weights come later, with [`Self::upload`].
     ///
     /// # Errors
     /// [`Error::LimitTooSmall`] and [`Error::OutOfMemory`] before or while memory is taken; [`Error::Plan`] for what the GPU refuses,
@@ -116,15 +130,24 @@ impl Network {
         let buffers = Self::buffers(gpu, &plan, weights, &prepared).await?;
         let [schedule, image, step] = gpu
             .validated(plan.graph.name, || {
-                prepared.submissions(gpu, &plan, &buffers, options.work_per_submission)
+                prepared.dispatches(gpu, &plan, &buffers)
             })
             .await?;
+        let lists = schedule.iter().chain(&image).chain(&step).flatten();
+        let mut pipelines: Vec<_> = lists
+            .map(|ready| Arc::clone(&ready.bound.pipeline))
+            .collect();
+        pipelines.sort_by_key(Arc::as_ptr);
+        pipelines.dedup_by_key(|pipeline| Arc::as_ptr(pipeline));
         Ok(Self {
             gpu: Arc::clone(gpu),
+            options,
             buffers,
             schedule: schedule.into_iter().next().unwrap_or_default(),
             image,
             step,
+            pipelines,
+            submissions: 0,
             uploads: Uploads::new(&plan),
             plan,
         })
@@ -136,15 +159,11 @@ impl Network {
         weights: Arc<NetworkWeights>,
         prepared: &Prepared,
     ) -> Result<Buffers> {
-        use wgpu::BufferUsages as Usage;
-        let copies = Usage::COPY_SRC | Usage::COPY_DST;
-        // a uniform for the parameters of repacking, see `upload`
-        let arena_usage = Usage::STORAGE | Usage::UNIFORM | copies;
         let mut arena = Vec::new();
         for &bytes in &plan.arena.buffers {
-            arena.push(gpu.buffer("arena", bytes, arena_usage).await?);
+            arena.push(gpu.buffer("arena", bytes, BufferUse::Arena).await?);
         }
-        let uniform = Usage::UNIFORM | Usage::COPY_DST;
+        let uniform = BufferUse::Uniform;
         let params = gpu
             .buffer("params", prepared.params.len() as u64, uniform)
             .await?;
@@ -162,7 +181,7 @@ impl Network {
             .buffer(
                 "read back",
                 read_back.next_multiple_of(alignment),
-                Usage::MAP_READ | Usage::COPY_DST,
+                BufferUse::ReadBack,
             )
             .await?;
         Ok(Buffers {
@@ -199,10 +218,21 @@ impl Network {
         }
     }
 
-    /// Submissions of one run of a step and pass.
+    /// Submissions of the last run.
     #[must_use]
     pub fn submissions_per_run(&self) -> usize {
-        self.step.first().map_or(0, Vec::len)
+        self.submissions
+    }
+
+    /// Waits until its pipelines are compiled. The first run does it too.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] for a kernel that does not compile, which is a bug; [`Error::DeviceLost`] and other faults of the GPU.
+    pub async fn ready(&mut self) -> Result<()> {
+        let name = self.plan.graph.name;
+        self.gpu.compiled(name, &self.pipelines).await?;
+        self.pipelines.clear();
+        Ok(())
     }
 
     /// Its weights, to be kept when it goes. What waits to be uploaded is sent.
@@ -261,8 +291,9 @@ impl Network {
     /// # Errors
     /// [`Error::DeviceLost`] and other faults of the GPU; [`Error::Load`] when a weight is missing.
     pub async fn run_schedule(&mut self) -> Result<()> {
-        self.ready()?;
-        self.run(&self.schedule).await
+        self.begin().await?;
+        self.submissions = self.run(&self.schedule).await?;
+        Ok(())
     }
 
     /// Computes what depends on the text of a pass alone. Once a picture.
@@ -270,9 +301,10 @@ impl Network {
     /// # Errors
     /// As [`Self::run_schedule`].
     pub async fn run_image(&mut self, pass: usize) -> Result<()> {
-        self.ready()?;
         self.check_pass(pass)?;
-        self.run(&self.image[pass]).await
+        self.begin().await?;
+        self.submissions = self.run(&self.image[pass]).await?;
+        Ok(())
     }
 
     /// Computes the rest. `step` counts from 0; it matters only where the schedule was computed before.
@@ -280,13 +312,19 @@ impl Network {
     /// # Errors
     /// As [`Self::run_schedule`].
     pub async fn run_step(&mut self, pass: usize, step: usize) -> Result<()> {
-        self.begin_step(pass, step)?;
-        self.run(&self.step[pass]).await
+        self.begin_step(pass, step).await?;
+        self.submissions = self.run(&self.step[pass]).await?;
+        Ok(())
     }
 
-    fn begin_step(&mut self, pass: usize, step: usize) -> Result<()> {
-        self.ready()?;
+    async fn begin(&mut self) -> Result<()> {
+        self.all_uploaded()?;
+        self.ready().await
+    }
+
+    async fn begin_step(&mut self, pass: usize, step: usize) -> Result<()> {
         self.check_pass(pass)?;
+        self.begin().await?;
         if let (Some(buffer), Some(steps)) = (&self.buffers.step, self.plan.program.steps) {
             if step >= steps {
                 return Err(self.fault(format!("step {step} of {steps}")));
@@ -297,17 +335,23 @@ impl Network {
         Ok(())
     }
 
-    async fn run(&self, submissions: &[Submission]) -> Result<()> {
-        for submission in submissions {
+    /// Gives the number of submissions.
+    async fn run(&self, mut dispatches: &[Ready]) -> Result<usize> {
+        let mut submissions = 0;
+        while !dispatches.is_empty() {
+            let start = self.options.work_per_submission;
+            let work = match self.options.is_adaptive {
+                true => self.gpu.work_per_submission(start),
+                false => start,
+            };
+            let (now, work, later) = cut(dispatches, work);
             let mut encoder = self.gpu.encoder(self.plan.graph.name);
-            {
-                let descriptor = wgpu::ComputePassDescriptor::default();
-                let mut compute = encoder.begin_compute_pass(&descriptor);
-                encode(&mut compute, &submission.dispatches);
-            }
-            self.gpu.submit(encoder).await?;
+            encoder.compute(None, now.iter().map(|ready| &ready.bound))?;
+            self.gpu.submit(encoder, work).await?;
+            submissions += 1;
+            dispatches = later;
         }
-        Ok(())
+        Ok(submissions)
     }
 
     /// The values of an output, those of all passes one after another.
@@ -322,15 +366,13 @@ impl Network {
         let mut encoder = self.gpu.encoder("read back");
         for pass in 0..passes {
             let place = self.plan.arena.place(port.slot, pass);
-            encoder.copy_buffer_to_buffer(
-                self.buffers.arena[place.buffer].raw(),
-                place.offset,
-                self.buffers.read_back.raw(),
-                pass as u64 * bytes,
+            encoder.copy(
+                (&self.buffers.arena[place.buffer], place.offset),
+                (&self.buffers.read_back, pass as u64 * bytes),
                 bytes,
             );
         }
-        self.gpu.submit(encoder).await?;
+        self.gpu.submit(encoder, 0).await?;
         let read = self
             .gpu
             .read(&self.buffers.read_back, bytes * passes as u64)
@@ -360,18 +402,6 @@ impl Network {
             network: self.plan.graph.name.to_owned(),
             why,
         }
-    }
-}
-
-fn encode<'a>(
-    compute: &mut wgpu::ComputePass<'_>,
-    dispatches: impl IntoIterator<Item = &'a Ready>,
-) {
-    for dispatch in dispatches {
-        compute.set_pipeline(&dispatch.pipeline);
-        compute.set_bind_group(0, &dispatch.bind_group, &[]);
-        let [x, y, z] = dispatch.workgroups;
-        compute.dispatch_workgroups(x, y, z);
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use super::backend;
+
 /// Bytes of the buffers of one device.
 #[derive(Debug, Default)]
 pub struct GpuMemory {
@@ -35,19 +37,45 @@ impl GpuMemory {
     }
 }
 
+/// What a buffer is for, and with that how it may be bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BufferUse {
+    /// Activations; also parameters of the upload, which passes through the arena.
+    Arena,
+    /// Weights.
+    Weights,
+    /// Parameters.
+    Uniform,
+    /// Results on their way to the program.
+    ReadBack,
+    /// Timestamps.
+    Timestamps,
+}
+
 /// A buffer that is counted, and destroyed when it is dropped: a browser frees what is only forgotten when its garbage collector wants to.
 #[derive(Debug)]
 pub struct GpuBuffer {
-    buffer: wgpu::Buffer,
+    buffer: backend::Buffer,
+    bytes: u64,
     memory: Arc<GpuMemory>,
+}
+
+/// A range of a buffer, to be bound.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::engine::plan) struct Range<'a> {
+    pub(super) buffer: &'a backend::Buffer,
+    pub(super) offset: u64,
+    /// Never left out: the rest of the buffer would overlap with others.
+    pub(super) bytes: u64,
 }
 
 impl GpuBuffer {
     /// Counts a new buffer.
-    pub(super) fn new(buffer: wgpu::Buffer, memory: &Arc<GpuMemory>) -> Self {
-        memory.add(buffer.size());
+    pub(super) fn new(buffer: backend::Buffer, bytes: u64, memory: &Arc<GpuMemory>) -> Self {
+        memory.add(bytes);
         Self {
             buffer,
+            bytes,
             memory: Arc::clone(memory),
         }
     }
@@ -55,33 +83,25 @@ impl GpuBuffer {
     /// Its size.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.buffer.size()
+        self.bytes
     }
 
-    /// The buffer itself.
-    #[must_use]
-    pub fn raw(&self) -> &wgpu::Buffer {
+    pub(super) fn raw(&self) -> &backend::Buffer {
         &self.buffer
     }
 
-    /// A range of it, to be bound.
-    pub(in crate::engine::plan) fn range(
-        &self,
-        offset: u64,
-        bytes: u64,
-    ) -> wgpu::BindingResource<'_> {
-        wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+    pub(in crate::engine::plan) fn range(&self, offset: u64, bytes: u64) -> Range<'_> {
+        Range {
             buffer: &self.buffer,
             offset,
-            // no operand is empty; the rest of the buffer would overlap with others
-            size: wgpu::BufferSize::new(bytes),
-        })
+            bytes,
+        }
     }
 }
 
 impl Drop for GpuBuffer {
     fn drop(&mut self) {
         self.buffer.destroy();
-        self.memory.remove(self.buffer.size());
+        self.memory.remove(self.bytes);
     }
 }

@@ -2,61 +2,51 @@
 
 use crate::{Error, Result, kernels::Limits};
 
-/// The default limits raised to those that are needed.
-pub(super) fn required(needed: &Limits, available: &wgpu::Limits) -> Result<wgpu::Limits> {
-    let mut limits = wgpu::Limits::default();
-    let at_least = |limit: &str, needed: u64, available: u64| {
-        if needed <= available {
-            return Ok(());
-        }
-        Err(Error::LimitTooSmall {
-            limit: limit.to_owned(),
-            needed,
-            available,
-        })
-    };
-    at_least(
-        "maxStorageBufferBindingSize",
-        needed.max_storage_buffer_binding_bytes,
-        available.max_storage_buffer_binding_size,
-    )?;
-    at_least(
-        "maxBufferSize",
-        needed.max_buffer_bytes,
-        available.max_buffer_size,
-    )?;
-    limits.max_storage_buffer_binding_size = limits
-        .max_storage_buffer_binding_size
-        .max(needed.max_storage_buffer_binding_bytes);
-    limits.max_buffer_size = limits.max_buffer_size.max(needed.max_buffer_bytes);
-    for (limit, needed, available, required) in [
+/// The limits that matter here, by WebGPU's name, and what is needed of each.
+fn rows(needed: &Limits) -> [(&'static str, u64); 6] {
+    [
+        (
+            "maxStorageBufferBindingSize",
+            needed.max_storage_buffer_binding_bytes,
+        ),
+        ("maxBufferSize", needed.max_buffer_bytes),
         (
             "maxComputeWorkgroupStorageSize",
-            needed.max_workgroup_memory_bytes,
-            available.max_compute_workgroup_storage_size,
-            &mut limits.max_compute_workgroup_storage_size,
+            u64::from(needed.max_workgroup_memory_bytes),
         ),
         (
             "maxStorageBuffersPerShaderStage",
-            needed.max_storage_buffers,
-            available.max_storage_buffers_per_shader_stage,
-            &mut limits.max_storage_buffers_per_shader_stage,
+            u64::from(needed.max_storage_buffers),
         ),
         (
             "maxComputeWorkgroupsPerDimension",
-            needed.max_workgroups_per_dimension,
-            available.max_compute_workgroups_per_dimension,
-            &mut limits.max_compute_workgroups_per_dimension,
+            u64::from(needed.max_workgroups_per_dimension),
         ),
         (
             "maxComputeInvocationsPerWorkgroup",
-            needed.max_invocations_per_workgroup,
-            available.max_compute_invocations_per_workgroup,
-            &mut limits.max_compute_invocations_per_workgroup,
+            u64::from(needed.max_invocations_per_workgroup),
         ),
-    ] {
-        at_least(limit, u64::from(needed), u64::from(available))?;
-        *required = needed.max(*required);
+    ]
+}
+
+/// What has to be asked for above the default, of an adapter that offers `available`.
+pub(super) fn raised(
+    needed: &Limits,
+    available: impl Fn(&str) -> u64,
+) -> Result<Vec<(&'static str, u64)>> {
+    let mut raised = Vec::new();
+    for ((limit, needed), (_, default)) in rows(needed).into_iter().zip(rows(&Limits::DEFAULT)) {
+        let available = available(limit);
+        if needed > available {
+            return Err(Error::LimitTooSmall {
+                limit: limit.to_owned(),
+                needed,
+                available,
+            });
+        }
+        if needed > default {
+            raised.push((limit, needed));
+        }
     }
-    Ok(limits)
+    Ok(raised)
 }

@@ -1,41 +1,130 @@
 //! Pipelines, made once for each source, and the bind groups of their launches.
+//!
+//! A bind group needs the layout of a pipeline but not the pipeline, so everything else is made while pipelines compile.
 
-use std::{collections::HashMap, sync::Mutex};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, OnceLock},
+};
 
-use super::{Gpu, lock};
-use crate::kernels::{Launch, Storage};
+use super::{Gpu, backend, buffer::Range, lock};
+use crate::{
+    Error, Result,
+    kernels::{Launch, Storage},
+};
 
-/// A pipeline and the layout of its only bind group.
-#[derive(Debug, Clone)]
+/// A pipeline, compiled or about to be, and the layout of its only bind group.
+#[derive(Debug)]
 pub(in crate::engine::plan) struct Pipeline {
-    pub(in crate::engine::plan) pipeline: wgpu::ComputePipeline,
-    pub(in crate::engine::plan) layout: wgpu::BindGroupLayout,
+    pub(super) label: &'static str,
+    pub(super) source: Arc<str>,
+    pub(super) entry_point: &'static str,
+    pub(super) layout: backend::Layout,
+    /// Or what is wrong with the source.
+    pub(super) compiled: OnceLock<Result<backend::Compiled, String>>,
+}
+
+impl Pipeline {
+    /// The compiled pipeline.
+    pub(super) fn compiled(&self) -> Result<&backend::Compiled> {
+        let why = match self.compiled.get() {
+            Some(Ok(compiled)) => return Ok(compiled),
+            Some(Err(why)) => why.clone(),
+            None => "it is run before it is compiled".to_owned(),
+        };
+        Err(Error::Plan {
+            network: self.label.to_owned(),
+            why,
+        })
+    }
+}
+
+/// One dispatch with all that it needs.
+#[derive(Debug)]
+pub(in crate::engine::plan) struct BoundCall {
+    pub(in crate::engine::plan) pipeline: Arc<Pipeline>,
+    pub(super) bind_group: backend::BindGroup,
+    pub(super) workgroups: [u32; 3],
 }
 
 /// Source, entry point, and how each binding is bound; the uniform of the parameters comes after them.
-type PipelineKey = (String, &'static str, Vec<u8>);
+type PipelineKey = (Arc<str>, &'static str, Vec<u8>);
 
 /// All pipelines of a device.
-pub(super) type Pipelines = Mutex<HashMap<PipelineKey, Pipeline>>;
+pub(super) type Pipelines = Mutex<HashMap<PipelineKey, Arc<Pipeline>>>;
 
 impl Gpu {
-    /// The pipeline of a launch whose operands are stored as `storages`, one for each binding. Mistakes in the source come out of the
-    /// error scope that the caller has open.
+    /// The pipeline of a launch whose operands are stored as `storages`, one for each binding. In a browser it compiles from now on;
+    /// natively when [`Self::compiled`] asks for it.
     pub(in crate::engine::plan) fn pipeline(
         &self,
         launch: &Launch,
         storages: &[Storage],
-    ) -> Pipeline {
-        let key = (
-            launch.source.clone(),
-            launch.entry_point,
-            storages.iter().map(|&storage| storage as u8).collect(),
-        );
+    ) -> Arc<Pipeline> {
+        let (pipeline, is_new) = self.known_pipeline(launch, storages);
+        if is_new {
+            self.device.request_pipeline(&pipeline);
+        }
+        pipeline
+    }
+
+    /// The same, ready to be run: for a caller that cannot wait. What is wrong with it is a fault of the device.
+    pub(in crate::engine::plan) fn pipeline_now(
+        &self,
+        launch: &Launch,
+        storages: &[Storage],
+    ) -> Arc<Pipeline> {
+        let (pipeline, _) = self.known_pipeline(launch, storages);
+        pipeline
+            .compiled
+            .get_or_init(|| self.device.compile_now(&pipeline, &self.fault));
+        if let Some(Err(why)) = pipeline.compiled.get() {
+            self.fault.note_refused(why.clone());
+        }
+        pipeline
+    }
+
+    fn known_pipeline(&self, launch: &Launch, storages: &[Storage]) -> (Arc<Pipeline>, bool) {
+        let source: Arc<str> = launch.source.as_str().into();
+        let bound = storages.iter().map(|&storage| storage as u8).collect();
+        let key = (Arc::clone(&source), launch.entry_point, bound);
+        let mut is_new = false;
         let mut pipelines = lock(&self.pipelines);
-        pipelines
-            .entry(key)
-            .or_insert_with(|| self.create_pipeline(launch, storages))
-            .clone()
+        let pipeline = pipelines.entry(key).or_insert_with(|| {
+            is_new = true;
+            // never leaves its thread where GPU objects cannot
+            #[allow(clippy::arc_with_non_send_sync)]
+            Arc::new(Pipeline {
+                label: launch.label,
+                source,
+                entry_point: launch.entry_point,
+                layout: self.device.layout(launch.label, storages),
+                compiled: OnceLock::new(),
+            })
+        });
+        (Arc::clone(pipeline), is_new)
+    }
+
+    /// Waits until pipelines are compiled.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] for a source that does not compile, which is a bug; [`Error::DeviceLost`].
+    pub(in crate::engine::plan) async fn compiled(
+        &self,
+        network: &str,
+        pipelines: &[Arc<Pipeline>],
+    ) -> Result<()> {
+        self.device.compile(pipelines).await;
+        self.check()?;
+        for pipeline in pipelines {
+            if let Some(Err(why)) = pipeline.compiled.get() {
+                return Err(Error::Plan {
+                    network: network.to_owned(),
+                    why: format!("{}: {why}", pipeline.label),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Pipelines made so far.
@@ -44,74 +133,19 @@ impl Gpu {
         lock(&self.pipelines).len()
     }
 
-    fn create_pipeline(&self, launch: &Launch, storages: &[Storage]) -> Pipeline {
-        let entries: Vec<_> = storages
-            .iter()
-            .chain([&Storage::Step])
-            .zip(0..)
-            .map(|(storage, binding)| wgpu::BindGroupLayoutEntry {
-                binding,
-                visibility: wgpu::ShaderStages::COMPUTE,
-                ty: wgpu::BindingType::Buffer {
-                    ty: match storage {
-                        Storage::Arena => wgpu::BufferBindingType::Storage { read_only: false },
-                        Storage::Weight => wgpu::BufferBindingType::Storage { read_only: true },
-                        Storage::Step => wgpu::BufferBindingType::Uniform,
-                    },
-                    has_dynamic_offset: false,
-                    min_binding_size: None,
-                },
-                count: None,
-            })
-            .collect();
-        let label = Some(launch.label);
-        let layout = self
-            .device
-            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-                label,
-                entries: &entries,
-            });
-        let pipeline_layout = self
-            .device
-            .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                label,
-                bind_group_layouts: &[Some(&layout)],
-                immediate_size: 0,
-            });
-        let module = self
-            .device
-            .create_shader_module(wgpu::ShaderModuleDescriptor {
-                label,
-                source: wgpu::ShaderSource::Wgsl(launch.source.as_str().into()),
-            });
-        let pipeline = self
-            .device
-            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label,
-                layout: Some(&pipeline_layout),
-                module: &module,
-                entry_point: Some(launch.entry_point),
-                compilation_options: wgpu::PipelineCompilationOptions::default(),
-                cache: None,
-            });
-        Pipeline { pipeline, layout }
-    }
-
-    pub(in crate::engine::plan) fn bind_group(
+    /// A call of a pipeline with the ranges of its operands and, after them, of its parameters.
+    pub(in crate::engine::plan) fn bound_call(
         &self,
-        label: &'static str,
-        layout: &wgpu::BindGroupLayout,
-        resources: Vec<wgpu::BindingResource<'_>>,
-    ) -> wgpu::BindGroup {
-        let entries: Vec<_> = resources
-            .into_iter()
-            .zip(0..)
-            .map(|(resource, binding)| wgpu::BindGroupEntry { binding, resource })
-            .collect();
-        self.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some(label),
-            layout,
-            entries: &entries,
-        })
+        pipeline: Arc<Pipeline>,
+        ranges: &[Range<'_>],
+        workgroups: [u32; 3],
+    ) -> BoundCall {
+        BoundCall {
+            bind_group: self
+                .device
+                .bind_group(pipeline.label, &pipeline.layout, ranges),
+            pipeline,
+            workgroups,
+        }
     }
 }

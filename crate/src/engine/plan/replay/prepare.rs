@@ -1,26 +1,23 @@
-//! From a program to submissions: launches, their parameters in one buffer, pipelines and bind groups.
+//! From a program to dispatches: launches, their parameters in one buffer, pipelines and bind groups.
 
 use super::{Buffers, Plan, resource};
 use crate::{
     Error, Result,
-    engine::plan::{Dispatch, gpu::Gpu},
+    engine::plan::{
+        Dispatch,
+        gpu::{BoundCall, Gpu},
+    },
     kernels::{Launch, Limits, Tuning},
 };
 
-/// Dispatches that are submitted together, in one compute pass.
-#[derive(Debug, Default)]
-pub(super) struct Submission {
-    pub(super) dispatches: Vec<Ready>,
-}
-
-/// One dispatch with all that it needs.
+/// One dispatch of a list.
 #[derive(Debug)]
 pub(super) struct Ready {
     /// Index of the call in its list.
     pub(super) call: usize,
-    pub(super) pipeline: wgpu::ComputePipeline,
-    pub(super) bind_group: wgpu::BindGroup,
-    pub(super) workgroups: [u32; 3],
+    pub(super) bound: BoundCall,
+    /// Multiply-adds, and the bytes that go through memory: what it costs, roughly, in one unit.
+    pub(super) work: u64,
 }
 
 /// The launches of a program.
@@ -58,53 +55,61 @@ impl Prepared {
         Ok(Self { lists, params })
     }
 
-    /// The submissions of the three lists of calls, each for every pass.
-    pub(super) fn submissions(
+    /// The dispatches of the three lists of calls, each for every pass.
+    pub(super) fn dispatches(
         &self,
         gpu: &Gpu,
         plan: &Plan,
         buffers: &Buffers,
-        work_per_submission: u64,
-    ) -> Result<[Vec<Vec<Submission>>; 3]> {
+    ) -> Result<[Vec<Vec<Ready>>; 3]> {
         let program = &plan.program;
         let calls = [&program.schedule, &program.image, &program.step];
-        let mut all: [Vec<Vec<Submission>>; 3] = Default::default();
+        let mut all: [Vec<Vec<Ready>>; 3] = Default::default();
         for ((passes, launches), calls) in all.iter_mut().zip(&self.lists).zip(calls) {
             for pass in 0..plan.arena.passes {
-                let mut submissions = vec![Submission::default()];
-                let mut work = 0;
+                let maker = Maker {
+                    gpu,
+                    plan,
+                    buffers,
+                    pass,
+                };
+                let mut dispatches = Vec::new();
                 for (index, (call, launches)) in calls.iter().zip(launches).enumerate() {
-                    let cost = cost(call);
-                    if work > 0 && work + cost > work_per_submission {
-                        submissions.push(Submission::default());
-                        work = 0;
-                    }
-                    work += cost;
+                    let work = cost(call) / launches.len().max(1) as u64;
                     for (launch, params) in launches {
-                        let ready = Maker {
-                            gpu,
-                            plan,
-                            buffers,
-                            pass,
-                        }
-                        .ready(index, call, launch, *params)?;
-                        if let Some(last) = submissions.last_mut() {
-                            last.dispatches.push(ready);
-                        }
+                        dispatches.push(Ready {
+                            call: index,
+                            bound: maker.bound(call, launch, *params)?,
+                            work,
+                        });
                     }
                 }
-                submissions.retain(|submission| !submission.dispatches.is_empty());
-                passes.push(submissions);
+                passes.push(dispatches);
             }
         }
         Ok(all)
     }
 }
 
-/// Multiply-adds, and the bytes that go through memory: what a call costs, roughly, in one unit.
+/// The work of a call, in the unit of [`Ready::work`].
 fn cost(call: &Dispatch) -> u64 {
     let operands = call.kernel.operands();
     call.kernel.macs() + operands.iter().map(|operand| operand.bytes).sum::<u64>()
+}
+
+/// The next of `dispatches` that one submission of about `work` has, and the others.
+pub(super) fn cut(dispatches: &[Ready], work: u64) -> (&[Ready], u64, &[Ready]) {
+    let mut sum = 0;
+    let mut count = 0;
+    for dispatch in dispatches {
+        if count > 0 && sum + dispatch.work > work {
+            break;
+        }
+        sum += dispatch.work;
+        count += 1;
+    }
+    let (now, later) = dispatches.split_at(count);
+    (now, sum, later)
 }
 
 struct Maker<'a> {
@@ -115,32 +120,25 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn ready(&self, index: usize, call: &Dispatch, launch: &Launch, params: u64) -> Result<Ready> {
+    fn bound(&self, call: &Dispatch, launch: &Launch, params: u64) -> Result<BoundCall> {
         let operands = call.kernel.operands();
         let fault = || Error::Plan {
             network: self.plan.graph.name.to_owned(),
             why: format!("{} of {} binds what it has not", launch.label, call.module),
         };
         let mut storages = Vec::with_capacity(launch.bindings.len());
-        let mut resources = Vec::with_capacity(launch.bindings.len() + 1);
+        let mut ranges = Vec::with_capacity(launch.bindings.len() + 1);
         for binding in &launch.bindings {
             let operand = operands.get(binding.operand).ok_or_else(fault)?;
             let place = *call.operands.get(binding.operand).ok_or_else(fault)?;
             let (buffer, offset) =
                 resource(self.plan, self.buffers, place, self.pass).ok_or_else(fault)?;
             storages.push(operand.storage);
-            resources.push(buffer.range(offset + binding.offset_bytes, binding.bytes));
+            ranges.push(buffer.range(offset + binding.offset_bytes, binding.bytes));
         }
         let words = 4 * launch.params.len() as u64;
-        resources.push(self.buffers.params.range(params, words));
+        ranges.push(self.buffers.params.range(params, words));
         let pipeline = self.gpu.pipeline(launch, &storages);
-        Ok(Ready {
-            call: index,
-            bind_group: self
-                .gpu
-                .bind_group(launch.label, &pipeline.layout, resources),
-            pipeline: pipeline.pipeline,
-            workgroups: launch.workgroups,
-        })
+        Ok(self.gpu.bound_call(pipeline, &ranges, launch.workgroups))
     }
 }

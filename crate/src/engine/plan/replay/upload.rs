@@ -201,40 +201,33 @@ impl Network {
             return;
         }
         let staging = &self.buffers.arena[self.uploads.buffer];
-        let mut encoder = self.gpu.encoder("upload");
+        let mut calls = Vec::with_capacity(waiting.len());
+        for Waiting {
+            launch,
+            weight,
+            rows,
+            source,
+            params,
+        } in &waiting
         {
-            let descriptor = wgpu::ComputePassDescriptor::default();
-            let mut compute = encoder.begin_compute_pass(&descriptor);
-            for Waiting {
-                launch,
-                weight,
-                rows,
-                source,
-                params,
-            } in &waiting
-            {
-                let (place, _) = self.plan.weights.place(*weight);
-                let resources = launch.bindings.iter().map(|binding| match binding.operand {
-                    0 => staging.range(*source, binding.bytes),
-                    _ => self.buffers.weights.buffers[place.buffer]
-                        .range(place.offset, binding.bytes),
-                });
-                let words = 4 * launch.params.len() as u64;
-                let resources = resources.chain([staging.range(*params, words)]).collect();
-                let storages = [Storage::Weight, Storage::Arena];
-                let pipeline = self.gpu.pipeline(launch, &storages);
-                let group = self
-                    .gpu
-                    .bind_group(launch.label, &pipeline.layout, resources);
-                compute.set_pipeline(&pipeline.pipeline);
-                compute.set_bind_group(0, &group, &[]);
-                let [x, y, z] = launch.workgroups;
-                compute.dispatch_workgroups(x, y, z);
-                let there = self.buffers.weights.rows(*weight);
-                self.buffers.weights.set_rows(*weight, there + rows);
-            }
+            let weights = &self.buffers.weights;
+            let (place, _) = self.plan.weights.place(*weight);
+            let ranges = launch.bindings.iter().map(|binding| match binding.operand {
+                0 => staging.range(*source, binding.bytes),
+                _ => weights.buffers[place.buffer].range(place.offset, binding.bytes),
+            });
+            let words = 4 * launch.params.len() as u64;
+            let ranges: Vec<_> = ranges.chain([staging.range(*params, words)]).collect();
+            let storages = [Storage::Weight, Storage::Arena];
+            let pipeline = self.gpu.pipeline_now(launch, &storages);
+            calls.push(self.gpu.bound_call(pipeline, &ranges, launch.workgroups));
+            weights.set_rows(*weight, weights.rows(*weight) + rows);
         }
-        self.gpu.submit_now(Some(encoder));
+        let mut encoder = self.gpu.encoder("upload");
+        // a kernel that does not compile is a fault of the device by now
+        if encoder.compute(None, &calls).is_ok() {
+            self.gpu.submit_now(Some(encoder));
+        }
     }
 
     /// Lets all weights be filled anew, from the first row on.
@@ -253,7 +246,7 @@ impl Network {
     }
 
     /// Whether all weights are there; sends those that wait.
-    pub(super) fn ready(&mut self) -> Result<()> {
+    pub(super) fn all_uploaded(&mut self) -> Result<()> {
         self.flush_uploads();
         let missing: Vec<&str> = self.missing_weights().take(5).collect();
         if missing.is_empty() {

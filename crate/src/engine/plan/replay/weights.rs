@@ -6,7 +6,7 @@ use crate::{
     Error, Result,
     engine::plan::{
         Graph, WeightId, WeightInfo, WeightLayout,
-        gpu::{Gpu, GpuBuffer, lock},
+        gpu::{BufferUse, Gpu, GpuBuffer, lock},
     },
 };
 
@@ -29,8 +29,7 @@ impl NetworkWeights {
         let layout = WeightLayout::new(graph, gpu.limits());
         let mut buffers = Vec::with_capacity(layout.buffers.len());
         for &bytes in &layout.buffers {
-            let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
-            buffers.push(gpu.buffer("weights", bytes, usage).await?);
+            buffers.push(gpu.buffer("weights", bytes, BufferUse::Weights).await?);
         }
         // never leaves its thread where GPU objects cannot
         #[allow(clippy::arc_with_non_send_sync)]
