@@ -12,7 +12,7 @@ use std::{
 };
 
 use latent_canvas::{
-    engine::plan::{Gpu, Graph, LowerOptions, Network, Plan, ReplayOptions},
+    engine::plan::{Gpu, Graph, LowerOptions, Network, NetworkWeights, Plan, ReplayOptions},
     kernels::Precision,
     models::{
         embeddings::timestep_sinusoid,
@@ -21,237 +21,221 @@ use latent_canvas::{
     },
 };
 use latent_canvas_tests::{
-    fixture::{Expected, relative_l2},
+    fixture::relative_l2,
     full_size::{self, SIDES, STRIDE, TIMESTEP},
     planned,
 };
 use pollster::block_on;
 
 /// Most that float32 activations may be away from diffusers in float32, as relative L2; weights are float16 on both sides.
+const TEXT_F32: f64 = 1e-3;
 const UNET_F32: f64 = 2e-3;
 const VAE_F32: f64 = 1e-3;
 /// With float16 activations the many roundings of the deep network add up.
 const F16: f64 = 2e-2;
 
-/// A network of its own device, so that all that the device counts is the network's.
-struct Run {
+/// The weights of a network on a device of their own, so that all that the device counts is the network's; plans of several sizes
+/// and precisions run over them, one at a time.
+struct Weights {
     gpu: Arc<Gpu>,
-    network: Network,
-    name: String,
+    component: Component,
+    there: Option<Arc<NetworkWeights>>,
+    peak_bytes: u64,
 }
 
-impl Run {
-    fn new(graph: Graph, options: &LowerOptions, component: Component, what: &str) -> Self {
-        let gpu = Arc::new(block_on(planned::new_gpu()));
-        let name = format!("{what} {:?} on {}", options.activations, gpu.adapter());
-        let plan = Plan::new(graph, options, 1, gpu.limits()).unwrap();
-        let start = Instant::now();
-        let replay = ReplayOptions::new(&gpu);
-        let mut network = block_on(Network::new(&gpu, plan, replay)).unwrap();
-        println!("{name}: made in {:.1} s", seconds(start.elapsed()));
+impl Weights {
+    fn new(component: Component) -> Self {
+        Self {
+            gpu: Arc::new(block_on(planned::new_gpu())),
+            component,
+            there: None,
+            peak_bytes: 0,
+        }
+    }
+
+    /// A network over the weights, which come with the first.
+    fn network(&mut self, graph: Graph, options: &LowerOptions) -> Network {
+        let plan = Plan::new(graph, options, 1, self.gpu.limits()).unwrap();
+        let replay = ReplayOptions::new(&self.gpu);
+        if let Some(weights) = &self.there {
+            let weights = Arc::clone(weights);
+            return block_on(Network::with_weights(&self.gpu, plan, weights, replay)).unwrap();
+        }
+        let mut network = block_on(Network::new(&self.gpu, plan, replay)).unwrap();
         let start = Instant::now();
         match std::env::var_os("LATENT_CANVAS_FULL_SIZE").map(PathBuf::from) {
-            Some(model) => block_on(full_size::stream(&mut network, component, &model)),
-            None => full_size::fill(&mut network, component),
+            Some(model) => block_on(full_size::stream(&mut network, self.component, &model)),
+            None => full_size::fill(&mut network, self.component),
         }
-        println!("{name}: weights in {:.1} s", seconds(start.elapsed()));
-        Self { gpu, network, name }
+        let took = seconds(start.elapsed());
+        println!("{:?}: weights in {took:.1} s", self.component);
+        self.there = Some(network.weights());
+        network
     }
 
-    /// One run, and its time; of a short one the second, because a driver finishes its compilation during the first.
-    fn run(&mut self) -> Duration {
-        let mut time = || {
-            let start = Instant::now();
-            block_on(async {
-                self.network.run_step(0, 0).await.unwrap();
-                self.network.finish().await.unwrap();
-            });
-            start.elapsed()
-        };
-        let first = time();
-        if first < Duration::from_secs(15) {
-            return time();
-        }
-        first
-    }
-
-    /// Runs, and holds the output against diffusers and the buffers against the promise.
+    /// Runs the network whose inputs are written, and holds its output against diffusers and its buffers against the promise.
     fn check(
-        mut self,
+        &mut self,
+        mut network: Network,
+        what: &str,
         output: &str,
-        expected: &[f32],
-        pick: impl Fn(Vec<f32>) -> Vec<f32>,
+        distance: impl Fn(&[f32]) -> f64,
         most: f64,
     ) {
-        let took = self.run();
-        let got = pick(block_on(self.network.read_output(output)).unwrap());
-        let distance = relative_l2(&got, expected);
-        let (promised, counted) = (self.network.promised(), self.network.counted());
+        let took = seconds(run(&mut network));
+        let name = format!("{what} on {}", self.gpu.adapter());
+        let distance = distance(&block_on(network.read_output(output)).unwrap());
+        let (promised, counted) = (network.promised(), network.counted());
         println!(
-            "{}: relative L2 {distance:.2e}, {:.2} s a run, {:.1} GFLOP/s, {} bytes = {} weights + {} arena + {} staging",
-            self.name,
-            seconds(took),
-            2.0 * promised.run.macs as f64 / 1e9 / seconds(took),
+            "{name}: relative L2 {distance:.2e}, {took:.2} s a run, {:.1} GFLOP/s, {} bytes = {} weights + {} arena + {} staging",
+            2.0 * promised.run.macs as f64 / 1e9 / took,
             promised.peak_bytes,
             counted.weights_bytes,
             counted.arena_bytes,
             counted.staging_bytes,
         );
-        assert!(
-            distance <= most,
-            "{}: {distance:e}, {most:e} allowed",
-            self.name
-        );
+        assert!(distance <= most, "{name}: {distance:e}, {most:e} allowed");
         assert_eq!(counted.weights_bytes, promised.weights_bytes);
         assert_eq!(counted.arena_bytes, promised.arena_bytes);
         assert_eq!(counted.staging_bytes, promised.staging_bytes);
         assert_eq!(self.gpu.memory().live_bytes(), promised.peak_bytes);
-        assert_eq!(self.gpu.memory().peak_bytes(), promised.peak_bytes);
-        drop(self.network);
+        self.peak_bytes = self.peak_bytes.max(promised.peak_bytes);
+        assert_eq!(self.gpu.memory().peak_bytes(), self.peak_bytes);
+    }
+
+    /// Nothing stays.
+    fn free(self) {
+        drop(self.there);
         assert_eq!(self.gpu.memory().live_bytes(), 0);
     }
+}
+
+/// One run, and its time; of a short one the second, because a driver finishes its compilation during the first.
+fn run(network: &mut Network) -> Duration {
+    let mut time = || {
+        let start = Instant::now();
+        block_on(async {
+            network.run_step(0, 0).await.unwrap();
+            network.finish().await.unwrap();
+        });
+        start.elapsed()
+    };
+    let first = time();
+    if first < Duration::from_secs(15) {
+        return time();
+    }
+    first
 }
 
 fn seconds(duration: Duration) -> f64 {
     duration.as_secs_f64()
 }
 
-fn text_encoder(precision: Precision, most: f64) {
+#[test]
+#[ignore = "full size: ./build.sh test --full"]
+fn text_encoder() {
     let fixture = full_size::text_fixture();
-    let ids: Vec<u32> = fixture
-        .get("input_ids")
-        .values
-        .iter()
-        .map(|&id| id as u32)
-        .collect();
-    let graph = record_text_encoder(&full_size::configs().text_encoder, 1).unwrap();
-    let options = LowerOptions::new(precision);
-    let run = Run::new(graph, &options, Component::TextEncoder, "text encoder");
-    run.network.write_ids("input_ids", &ids).unwrap();
+    let ids = &fixture.get("input_ids").values;
+    let ids: Vec<u32> = ids.iter().map(|&id| id as u32).collect();
     let expected = &fixture.get("text.last_hidden_state").values;
-    run.check("encoder_hidden_states", expected, |all| all, most);
+    let mut weights = Weights::new(Component::TextEncoder);
+    for (precision, most) in [(Precision::F32, TEXT_F32), (Precision::F16, F16)] {
+        let graph = record_text_encoder(&full_size::configs().text_encoder, 1).unwrap();
+        let network = weights.network(graph, &LowerOptions::new(precision));
+        network.write_ids("input_ids", &ids).unwrap();
+        let what = format!("text encoder, {precision:?}");
+        let distance = |got: &[f32]| relative_l2(got, expected);
+        weights.check(network, &what, "encoder_hidden_states", distance, most);
+    }
+    weights.free();
 }
 
-fn unet(side: usize, precision: Precision, most: f64) {
+fn unet(side: usize) {
     let config = full_size::configs().unet;
-    let graph = record_unet(&config, 1, side, side, 77).unwrap();
-    let options = LowerOptions {
-        hoist_schedule: Some(1),
-        ..LowerOptions::new(precision)
-    };
-    let mut run = Run::new(
-        graph,
-        &options,
-        Component::UNet,
-        &format!("unet {side}x{side}"),
-    );
     let sinusoid = timestep_sinusoid(
         TIMESTEP,
         config.levels[0].channels,
         config.flip_sin_to_cos,
         config.freq_shift,
     );
-    let network = &mut run.network;
-    let text = full_size::encoder_hidden_states();
-    block_on(async {
-        network
-            .write_input("timestep_sinusoid", 0, &sinusoid)
-            .unwrap();
-        network.run_schedule().await.unwrap();
-        network
-            .write_input("encoder_hidden_states", 0, &text)
-            .unwrap();
-        network.run_image(0).await.unwrap();
-    });
-    network
-        .write_input("sample", 0, &full_size::sample(side))
-        .unwrap();
+    let (text, sample) = (full_size::encoder_hidden_states(), full_size::sample(side));
     let fixture = full_size::unet_fixture();
     let expected = fixture.get(&format!("unet.sample.{side}")).channels_last();
-    run.check("noise_pred", &expected, |all| all, most);
+    let mut weights = Weights::new(Component::UNet);
+    for (precision, most) in [(Precision::F32, UNET_F32), (Precision::F16, F16)] {
+        let graph = record_unet(&config, 1, side, side, 77).unwrap();
+        let options = LowerOptions {
+            hoist_schedule: Some(1),
+            ..LowerOptions::new(precision)
+        };
+        let mut network = weights.network(graph, &options);
+        block_on(async {
+            network.write_input("timestep_sinusoid", 0, &sinusoid)?;
+            network.run_schedule().await?;
+            network.write_input("encoder_hidden_states", 0, &text)?;
+            network.run_image(0).await?;
+            network.write_input("sample", 0, &sample)
+        })
+        .unwrap();
+        let what = format!("unet at {side}x{side} latents, {precision:?}");
+        let distance = |got: &[f32]| relative_l2(got, &expected);
+        weights.check(network, &what, "noise_pred", distance, most);
+    }
+    weights.free();
+}
+
+#[test]
+#[ignore = "full size: ./build.sh test --full"]
+fn unet_16x16() {
+    unet(16);
+}
+
+#[test]
+#[ignore = "full size: ./build.sh test --full"]
+fn unet_64x64() {
+    unet(64);
 }
 
 /// Every so many rows and columns of a picture, channels last.
 fn every(stride: usize, side: usize, picture: &[f32]) -> Vec<f32> {
-    let kept = (0..side).step_by(stride);
-    let places = kept
-        .clone()
-        .flat_map(|y| kept.clone().map(move |x| 3 * (y * side + x)));
+    let kept = || (0..side).step_by(stride);
+    let places = kept().flat_map(|y| kept().map(move |x| 3 * (y * side + x)));
     places.flat_map(|at| picture[at..at + 3].to_vec()).collect()
 }
 
-fn vae(side: usize, precision: Precision, most: f64) {
-    let graph = record_vae_decoder(&full_size::configs().vae, 1, side, side).unwrap();
-    let options = LowerOptions::new(precision);
-    let run = Run::new(
-        graph,
-        &options,
-        Component::Vae,
-        &format!("vae {side}x{side}"),
-    );
-    run.network
-        .write_input("latents", 0, &full_size::unscaled_latents(side))
-        .unwrap();
+fn vae(side: usize, precisions: &[(Precision, f64)]) {
+    let latents = full_size::unscaled_latents(side);
     let fixture = full_size::vae_fixture();
-    let expected: &Expected = fixture.get(&format!("vae.sample.{side}"));
-    let rms = f64::from(fixture.get(&format!("vae.rms.{side}")).values[0]);
+    let expected = fixture.get(&format!("vae.sample.{side}")).channels_last();
+    let expected_rms = f64::from(fixture.get(&format!("vae.rms.{side}")).values[0]);
     let stride = if side == SIDES[0] { 1 } else { STRIDE };
-    let pick = |picture: Vec<f32>| {
+    // what the stride leaves out shows in the root mean square of all
+    let distance = |picture: &[f32]| {
         let sum: f64 = picture.iter().map(|&x| f64::from(x).powi(2)).sum();
-        let off = (sum / picture.len() as f64).sqrt() / rms - 1.0;
-        assert!(
-            off.abs() <= most,
-            "the picture's root mean square is off by {off:e}"
-        );
-        every(stride, 8 * side, &picture)
+        let rms = (sum / picture.len() as f64).sqrt();
+        let kept = every(stride, 8 * side, picture);
+        relative_l2(&kept, &expected).max((rms / expected_rms - 1.0).abs())
     };
-    run.check("sample", &expected.channels_last(), pick, most);
+    let mut weights = Weights::new(Component::Vae);
+    for &(precision, most) in precisions {
+        let graph = record_vae_decoder(&full_size::configs().vae, 1, side, side).unwrap();
+        let network = weights.network(graph, &LowerOptions::new(precision));
+        network.write_input("latents", 0, &latents).unwrap();
+        let what = format!("vae at {side}x{side} latents, {precision:?}");
+        weights.check(network, &what, "sample", distance, most);
+    }
+    weights.free();
 }
 
 #[test]
 #[ignore = "full size: ./build.sh test --full"]
-fn text_encoder_f32() {
-    text_encoder(Precision::F32, 1e-3);
+fn vae_16x16() {
+    vae(16, &[(Precision::F32, VAE_F32), (Precision::F16, F16)]);
 }
 
+/// As a whole with float16 activations; in float32 a layer is larger than a binding may be.
 #[test]
 #[ignore = "full size: ./build.sh test --full"]
-fn text_encoder_f16() {
-    text_encoder(Precision::F16, F16);
-}
-
-#[test]
-#[ignore = "full size: ./build.sh test --full"]
-fn unet_16x16_f32() {
-    unet(16, Precision::F32, UNET_F32);
-}
-
-#[test]
-#[ignore = "full size: ./build.sh test --full"]
-fn unet_16x16_f16() {
-    unet(16, Precision::F16, F16);
-}
-
-#[test]
-#[ignore = "full size: ./build.sh test --full"]
-fn unet_64x64_f32() {
-    unet(64, Precision::F32, UNET_F32);
-}
-
-#[test]
-#[ignore = "full size: ./build.sh test --full"]
-fn unet_64x64_f16() {
-    unet(64, Precision::F16, F16);
-}
-
-#[test]
-#[ignore = "full size: ./build.sh test --full"]
-fn vae_16x16_f32() {
-    vae(16, Precision::F32, VAE_F32);
-}
-
-#[test]
-#[ignore = "full size: ./build.sh test --full"]
-fn vae_64x64_f16() {
-    vae(64, Precision::F16, F16);
+fn vae_64x64() {
+    vae(64, &[(Precision::F16, F16)]);
 }
