@@ -16,6 +16,8 @@ NPM_PACKAGES=(binaryen@132.0.0 playwright-core@1.65.1 sirv@3.0.2)
 # Chromium, its driver and Mesa's Vulkan come from Debian, which keeps one version of each.
 # Everything else Python needs is pinned in tests/golden/requirements.txt.
 GOLDEN_VENV=.tools/golden
+# Written by `golden --full`: a model in its real size, 2 GB.
+FULL_SIZE_MODEL=.tools/full-size/sd15
 
 # --- where things are ---------------------------------------------------------------------------
 TARGET_DIR=${CARGO_TARGET_DIR:-target}
@@ -217,7 +219,19 @@ test_browser() {
 # Files by name: what `node --test FOLDER` means differs between Node 20 and 22.
 test_page() { node --test tests/page/*.test.mjs; }
 
+# Stable Diffusion 1.5 in its real size, with weights drawn on the spot: minutes and 2 GB of memory on a software adapter.
+test_full_size() {
+  XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-$(mktemp -d)} cargo test --release -p latent-canvas-tests \
+    --features latent-canvas-tests/plan --test full_size -- --ignored --nocapture --test-threads 1
+}
+
 cmd_test() {
+  if [[ ${1:-} == --full ]]; then
+    need_rust
+    timed "full-size tests" test_full_size
+    return
+  fi
+  [[ $# -eq 0 ]] || die "test knows only the option --full"
   need_rust_target
   need_wasm_bindgen
   need_wasm_pack
@@ -266,7 +280,8 @@ cmd_golden() {
     "$GOLDEN_VENV/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
     cp "$requirements" "$stamp"
   fi
-  exec "$GOLDEN_VENV/bin/python" tests/golden/generate.py "$@"
+  "$GOLDEN_VENV/bin/python" tests/golden/generate.py "$@"
+  if [[ ${1:-} == --full ]]; then cmd_manifest "$FULL_SIZE_MODEL"; fi
 }
 
 # Lists the files that a page fetches from a model folder, with what it takes to verify them.
@@ -305,13 +320,51 @@ cmd_plan() {
   exec cargo run --quiet -p latent-canvas --features cli --bin plan -- "$@"
 }
 
+# What attention takes in its forms, as a table in Markdown.
+cmd_attention_memory() {
+  need_rust
+  local binary
+  binary=$(release_test attention_memory)
+  XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-$(mktemp -d)} "$binary" --ignored --nocapture --exact table | grep '^|\|^float32'
+}
+
+# The program of a native test, built for release: `release_test NAME`.
+release_test() {
+  cargo test --quiet --release -p latent-canvas-tests --features latent-canvas-tests/plan --test "$1" --no-run \
+    --message-format=json | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
+}
+
+# The checks of a GPU. The programs are built here and need nothing of Rust where they run: `gpu-check --build` only builds them, and
+# `tests/gpu-check.sh FOLDER` starts them elsewhere.
+cmd_gpu_check() {
+  need_rust
+  local folder=$TARGET_DIR/gpu-check name
+  mkdir -p "$folder"
+  for name in kernels full_size; do
+    say "building $name"
+    install -s "$(release_test "$name")" "$folder/$name"
+  done
+  say "building bench"
+  cargo build --quiet --release -p latent-canvas-bench --features plan,burn-wgpu --bin bench
+  install -s "$TARGET_DIR/release/bench" "$folder/bench"
+  case ${1:-} in
+    --build) printf 'run: tests/gpu-check.sh %s\n' "$folder" ;;
+    '') tests/gpu-check.sh "$folder" ;;
+    *) die "gpu-check knows only the option --build" ;;
+  esac
+}
+
 cmd_help() {
   cat <<'HELP'
 ./build.sh serve                 build and serve the page on http://127.0.0.1:8080 (PORT=... changes it)
 ./build.sh generate OPTIONS      make a picture in headless Chromium; `generate --help` lists the options
 ./build.sh test                  all tests: native, in Chromium, of the page
 ./build.sh check                 formatting, lints, documentation, the rules of the tree
+./build.sh test --full           Stable Diffusion 1.5 in its real size on a native adapter, against diffusers
+./build.sh gpu-check             kernels, full size and bench on this machine's GPU, within 6 minutes; --build only builds them
+./build.sh attention-memory      what each form of attention takes at 512, 640 and 768 px, as a table
 ./build.sh golden                make the fixtures of tests/golden again (Python; not needed to test)
+./build.sh golden --full         the same for the real size, and the model's folder with random weights (2 GB) in .tools/full-size
 ./build.sh plan OPTIONS          print the GPU memory a model takes at a size, as JSON; `plan --help` lists the options
 ./build.sh manifest DIR          write DIR/manifest.json for a diffusers folder
 HELP
@@ -320,7 +373,7 @@ HELP
 command=${1:-help}
 if [[ $# -gt 0 ]]; then shift; fi
 case $command in
-  serve | generate | test | check | golden | plan | manifest | help) "cmd_$command" "$@" ;;
+  serve | generate | test | check | golden | plan | manifest | attention-memory | gpu-check | help) "cmd_${command//-/_}" "$@" ;;
   -h | --help) cmd_help ;;
   *) cmd_help >&2; die "there is no command $command" ;;
 esac

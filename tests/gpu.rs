@@ -50,11 +50,13 @@ impl Gpu {
             })
             .await
             .unwrap();
+        let adapter = adapter.get_info().name;
+        println!("kernels run on {adapter}");
         Self {
             device,
             queue,
             pipelines: Mutex::new(HashMap::new()),
-            adapter: adapter.get_info().name,
+            adapter,
         }
     }
 
