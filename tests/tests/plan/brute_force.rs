@@ -1,11 +1,12 @@
 //! The same question as the planner's proof, answered block by block: memory is an array of 256-byte blocks, each with the name of
-//! what was written to it last.
+//! what was written to it last and which block of it that is.
 
 use latent_canvas::engine::plan::{ArenaLayout, Dispatch, Keep, Program, SlotId, ValueId};
 
 const BLOCK: u64 = 256;
 
-type Tag = (Option<ValueId>, usize);
+/// Value, pass, and the block's first byte in the value.
+type Tag = (Option<ValueId>, usize, u64);
 
 struct Blocks<'a> {
     program: &'a Program,
@@ -23,15 +24,23 @@ impl Blocks<'_> {
 
     fn write(&mut self, slot: SlotId, pass: usize, value: Option<ValueId>) {
         let (buffer, blocks) = self.of(slot, pass);
-        self.tags[buffer][blocks].fill(Some((value, pass)));
+        let first = self.program.slot(slot).value_at();
+        for (tag, block) in self.tags[buffer][blocks].iter_mut().zip(0..) {
+            *tag = Some((value, pass, first + block * BLOCK));
+        }
     }
 
     fn holds(&self, slot: SlotId, pass: usize, value: ValueId) -> bool {
         let shared = self.program.slot(slot).keep == Keep::Shared;
         let (buffer, blocks) = self.of(slot, pass);
+        let first = self.program.slot(slot).value_at();
         self.tags[buffer][blocks]
             .iter()
-            .all(|tag| tag.is_some_and(|(v, p)| v == Some(value) && (p == pass || shared)))
+            .zip(0..)
+            .all(|(tag, block)| {
+                let at = first + block * BLOCK;
+                tag.is_some_and(|(v, p, a)| v == Some(value) && (p == pass || shared) && a == at)
+            })
     }
 
     fn run(&mut self, dispatch: &Dispatch, pass: usize) -> Result<(), String> {

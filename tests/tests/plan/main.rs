@@ -3,9 +3,11 @@
 #![cfg(not(target_family = "wasm"))]
 
 mod brute_force;
+mod machine;
 mod memory;
 mod networks;
 mod places;
 mod random_graphs;
 mod recording;
+mod strips;
 mod values;

@@ -4,12 +4,12 @@ use latent_canvas::{
     engine::{
         AttentionMask, Engine, Shape, WeightRole,
         plan::{
-            AttentionChoice, Fusions, Graph, LowerOptions, Plan, Rate, Recorder, Symbolic,
+            AttentionChoice, Fusions, Graph, LowerOptions, Plan, Rate, Recorder, Strips, Symbolic,
             arena::{Item, pack},
             liveness::Lifetime,
         },
     },
-    kernels::{Limits, Precision},
+    kernels::{Kernel, Limits, Precision},
 };
 
 use super::brute_force;
@@ -69,6 +69,39 @@ impl Builder<'_> {
         self.recorder.conv2d(x, &weight, &bias, stride, 1)
     }
 
+    fn norm_silu(&mut self, x: &Symbolic) -> Symbolic {
+        let shape = self.recorder.shape(x);
+        let scale = self.weight(WeightRole::Vector, &[shape.channels]);
+        let shift = self.weight(WeightRole::Vector, &[shape.channels]);
+        let groups = [3, 2, 1]
+            .into_iter()
+            .find(|n| shape.channels.is_multiple_of(*n));
+        let groups = groups.unwrap();
+        let y = self.recorder.group_norm(x, &scale, &shift, groups, 1e-5);
+        self.recorder.silu(&y)
+    }
+
+    /// What the decoder is made of; mostly of a picture that was just enlarged.
+    fn resnet(&mut self, x: &Symbolic, channels: usize) -> Symbolic {
+        let engine = self.recorder;
+        let mut x = *x;
+        if self.random.below(3) > 0 {
+            let shape = engine.shape(&x);
+            x = engine.upsample_nearest2d(&x, 2 * shape.height, 2 * shape.width);
+            x = self.conv(&x, shape.channels, 1);
+        }
+        let first = self.random.coin().then(|| self.linear(&x, channels));
+        let y = self.norm_silu(&x);
+        let y = self.conv(&y, channels, 1);
+        let y = self.norm_silu(&y);
+        let y = self.conv(&y, channels, 1);
+        match first {
+            Some(shortcut) => engine.add(&y, &shortcut),
+            None if engine.shape(&x).channels == channels => engine.add(&x, &y),
+            None => engine.add(&self.linear(&x, channels), &y),
+        }
+    }
+
     /// One random operation on values that are there.
     fn step(&mut self, values: &[Symbolic], text: &Symbolic, time: &Symbolic) -> Symbolic {
         let engine = self.recorder;
@@ -76,7 +109,7 @@ impl Builder<'_> {
         let shape = engine.shape(&x);
         let widths = [6, 8, 9, 12, 16];
         let channels = self.random.pick(&widths);
-        match self.random.below(12) {
+        match self.random.below(14) {
             0 => self.linear(&x, channels),
             1 => self.conv(&x, channels, 1),
             2 => self.conv(&x, channels, 2),
@@ -153,6 +186,7 @@ impl Builder<'_> {
                     up
                 }
             }
+            11 | 12 => self.resnet(&x, channels),
             _ => {
                 let y = self.conv(&x, channels, 1);
                 let row = self.linear(time, channels);
@@ -230,6 +264,12 @@ fn random_options(random: &mut Random) -> LowerOptions {
         split_k: random.coin(),
         attention: random.pick(&[AttentionChoice::Auto, AttentionChoice::Sliced]),
         score_bytes: random.pick(&[1, 500, 1 << 20]),
+        strips: random.coin().then(|| Strips {
+            bytes: random.pick(&[0, 500, 4000]),
+            recompute_above: random.pick(&[0, 2000, u64::MAX]),
+            binding_bytes: random.pick(&[2000, 8000, u64::MAX]),
+            alignment_bytes: 256,
+        }),
     }
 }
 
@@ -237,6 +277,7 @@ fn random_options(random: &mut Random) -> LowerOptions {
 fn plans_of_random_networks_hold() {
     let mut calls = 0;
     let mut multiple_buffers = 0;
+    let (mut norms_in_parts, mut strips) = (0, 0);
     for seed in 0..600 {
         let mut random = Random(seed);
         let graph = random_graph(&mut random);
@@ -256,6 +297,14 @@ fn plans_of_random_networks_hold() {
             "seed {seed}"
         );
         calls += plan.program.dispatches().count();
+        let kernels = plan.program.dispatches().map(|call| &call.kernel);
+        for kernel in kernels {
+            match kernel {
+                Kernel::GroupCombine(_) => norms_in_parts += 1,
+                Kernel::Conv2d(args) if args.strip.is_some() => strips += 1,
+                _ => {}
+            }
+        }
         multiple_buffers += usize::from(plan.arena.transient_buffers > 1);
         // every operation is done by exactly one call, but for concatenations and upsamplings that readers fold in
         let mut done = vec![0; plan.graph.nodes.len()];
@@ -266,16 +315,21 @@ fn plans_of_random_networks_hold() {
         }
         for (node, times) in plan.graph.nodes.iter().zip(done) {
             let foldable = ["concat_channels", "upsample_nearest2d"].contains(&node.op.name());
+            // a strip is a call, and some operations are done for it again
+            let repeated = times > 1 && options.strips.is_some();
             assert!(
-                times == 1 || (times == 0 && foldable),
+                times == 1 || repeated || (times == 0 && foldable),
                 "seed {seed}: {} of {} is done {times} times",
                 node.op.name(),
                 node.module
             );
         }
     }
-    println!("{calls} calls, {multiple_buffers} plans with several buffers");
+    println!(
+        "{calls} calls, {multiple_buffers} plans with several buffers, {norms_in_parts} norms in parts, {strips} strips"
+    );
     assert!(calls > 10_000 && multiple_buffers > 20);
+    assert!(norms_in_parts > 200 && strips > 2000);
 }
 
 /// No two ranges that are alive together overlap, checked moment by moment.

@@ -32,6 +32,16 @@ pub(super) struct Group {
 }
 
 impl Group {
+    /// Every value that it reads.
+    pub(super) fn reads<'a>(&'a self, graph: &'a Graph) -> impl Iterator<Item = ValueId> + 'a {
+        let extra = graph.nodes[self.anchor].inputs.iter().copied().skip(1);
+        std::iter::once(self.input)
+            .chain(self.second)
+            .chain(self.channel_add)
+            .chain(self.residual)
+            .chain(extra)
+    }
+
     fn last(&self) -> usize {
         self.nodes.last().copied().unwrap_or(self.anchor)
     }

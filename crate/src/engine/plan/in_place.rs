@@ -1,4 +1,4 @@
-//! Kernels that write over an operand nobody reads afterwards: one binding for both roles.
+//! Kernels that write over an operand nobody reads afterwards: one binding for both roles. Calls on strips were decided on before.
 
 use super::{
     graph::ValueId,
@@ -28,6 +28,11 @@ pub(super) fn write_in_place(program: &mut Program) {
     for (index, dispatch) in lists.into_iter().flatten().enumerate() {
         rewriter.visit(index, dispatch);
     }
+    for slot in &mut program.slots {
+        if let Some(part) = &mut slot.part {
+            part.of = rewriter.moved[part.of.0];
+        }
+    }
     remove_unused_slots(program);
 }
 
@@ -44,6 +49,10 @@ impl Rewriter {
             if let Place::Arena { slot, .. } = place {
                 *slot = self.moved[slot.0];
             }
+        }
+        let is_part = |(slot, ..): (SlotId, _, _)| self.slots[slot.0].part.is_some();
+        if dispatch.arena().any(is_part) {
+            return;
         }
         let roles: Vec<Role> = dispatch
             .kernel
@@ -186,6 +195,7 @@ fn remove_unused_slots(program: &mut Program) {
     for dispatch in program.dispatches() {
         for (slot, ..) in dispatch.arena() {
             used[slot.0] = true;
+            used[program.owner(slot).0] = true;
         }
     }
     let mut next = 0;
@@ -202,6 +212,13 @@ fn remove_unused_slots(program: &mut Program) {
         index += 1;
         used[index - 1]
     });
+    for part in program
+        .slots
+        .iter_mut()
+        .filter_map(|slot| slot.part.as_mut())
+    {
+        part.of = renamed[part.of.0];
+    }
     for port in program.inputs.iter_mut().chain(&mut program.outputs) {
         port.slot = renamed[port.slot.0];
     }

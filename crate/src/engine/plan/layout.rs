@@ -49,12 +49,24 @@ impl ArenaLayout {
         let transient_buffers = buffers.len();
         let mut kept = Sequence::after(&mut buffers, limits.max_buffer_bytes);
         for (slot, info) in program.slots.iter().enumerate() {
+            if info.part.is_some() {
+                continue;
+            }
             let bytes = align(info.bytes);
             places[slot] = match info.keep {
                 Keep::No => continue,
                 Keep::Shared => vec![kept.place(bytes); passes],
                 Keep::PerPass => (0..passes).map(|_| kept.place(bytes)).collect(),
             };
+        }
+        for (slot, info) in program.slots.iter().enumerate() {
+            if let Some(part) = info.part {
+                let moved = |place: &Offset| Offset {
+                    offset: place.offset + part.offset,
+                    ..*place
+                };
+                places[slot] = places[part.of.0].iter().map(moved).collect();
+            }
         }
         let kept_bytes: u64 = buffers[transient_buffers..].iter().sum();
         Self {

@@ -19,7 +19,7 @@ impl Lifetime {
     }
 }
 
-/// The lifetime of each slot; none for those that are kept.
+/// The lifetime of each slot, from the first to the last use of any of its parts; none for parts and for those that are kept.
 #[must_use]
 pub fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
     let mut list: Vec<Option<Lifetime>> = vec![None; program.slots.len()];
@@ -28,6 +28,7 @@ pub fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
             if program.slot(slot).keep != Keep::No {
                 continue;
             }
+            let slot = program.owner(slot);
             let lifetime = list[slot.0].get_or_insert(Lifetime {
                 first: index,
                 last: index,

@@ -7,11 +7,13 @@ use super::{
     options::LowerOptions,
     program::{Dispatch, Keep, Place, Port, Program, Slot, SlotId},
     storage::{Phase, Phases, precisions},
+    strip_calls::Divider,
+    strips::divide,
 };
 use crate::{
     Error, Result,
     engine::Shape,
-    kernels::{Precision, Role, Storage},
+    kernels::{Kernel, Precision, Role, Storage},
 };
 
 /// Lowers a recorded network.
@@ -21,7 +23,7 @@ use crate::{
 pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Program> {
     let phases = Phases::new(graph, options);
     let precisions = precisions(graph, options);
-    let groups = group(graph, options.fusions, phases, &precisions);
+    let mut groups = group(graph, options.fusions, phases, &precisions);
     let mut lowering = Lowering {
         graph,
         options,
@@ -35,9 +37,16 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Program> {
     for port in &graph.inputs {
         lowering.slot(port.value, keep[port.value.0]);
     }
-    for group in &groups {
-        let dispatch = lowering.dispatch(group, keep[group.output.0])?;
-        lists[group.phase as usize].push(dispatch);
+    let forms = options
+        .strips
+        .map(|strips| (strips, divide(&lowering, &mut groups, &keep, &strips)));
+    let mut divider = forms.map(|(strips, forms)| Divider::new(strips, &groups, forms, &keep));
+    for (index, group) in groups.iter().enumerate() {
+        let calls = match &mut divider {
+            Some(divider) => divider.calls(&mut lowering, index)?,
+            None => vec![lowering.dispatch(group, keep[group.output.0])?],
+        };
+        lists[group.phase as usize].extend(calls);
     }
     let ports = |list: &[NamedValue]| -> Result<Vec<Port>> {
         list.iter()
@@ -74,8 +83,8 @@ pub(super) struct Lowering<'a> {
     pub(super) options: &'a LowerOptions,
     pub(super) phases: Phases,
     pub(super) precisions: Vec<Precision>,
-    slots: Vec<Slot>,
-    slot_of: Vec<Option<SlotId>>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) slot_of: Vec<Option<SlotId>>,
 }
 
 impl Lowering<'_> {
@@ -88,13 +97,7 @@ impl Lowering<'_> {
         };
         let mut keep = vec![Keep::No; graph.values.len()];
         for group in groups {
-            let extra = graph.nodes[group.anchor].inputs.iter().copied().skip(1);
-            let read = std::iter::once(group.input)
-                .chain(group.second)
-                .chain(group.channel_add)
-                .chain(group.residual)
-                .chain(extra);
-            for value in read {
+            for value in group.reads(graph) {
                 if self.phases.of(graph, value) != group.phase {
                     keep[value.0] = kept(value);
                 }
@@ -119,22 +122,23 @@ impl Lowering<'_> {
         shape
     }
 
-    fn slot(&mut self, value: ValueId, keep: Keep) -> SlotId {
+    pub(super) fn slot(&mut self, value: ValueId, keep: Keep) -> SlotId {
         let bytes = self.precisions[value.0].bytes(self.shape(value).len());
         let slot = self.push_slot(bytes, keep);
         self.slot_of[value.0] = Some(slot);
         slot
     }
 
-    fn push_slot(&mut self, bytes: u64, keep: Keep) -> SlotId {
+    pub(super) fn push_slot(&mut self, bytes: u64, keep: Keep) -> SlotId {
         self.slots.push(Slot {
             bytes: bytes.next_multiple_of(4),
             keep,
+            part: None,
         });
         SlotId(self.slots.len() - 1)
     }
 
-    fn slot_of(&self, value: ValueId) -> Result<SlotId> {
+    pub(super) fn slot_of(&self, value: ValueId) -> Result<SlotId> {
         self.slot_of[value.0].ok_or_else(|| {
             Error::config(
                 self.graph.name,
@@ -143,7 +147,7 @@ impl Lowering<'_> {
         })
     }
 
-    fn dispatch(&mut self, group: &Group, keep: Keep) -> Result<Dispatch> {
+    pub(super) fn dispatch(&mut self, group: &Group, keep: Keep) -> Result<Dispatch> {
         let (kernel, roles) = self.kernel(group)?;
         let output = self.slot(group.output, keep);
         let operands = kernel
@@ -174,12 +178,22 @@ impl Lowering<'_> {
                 }
             })
             .collect::<Result<_>>()?;
-        Ok(Dispatch {
+        Ok(self.with_operands(group, kernel, operands))
+    }
+
+    /// A call of a group's kernel on these operands.
+    pub(super) fn with_operands(
+        &self,
+        group: &Group,
+        kernel: Kernel,
+        operands: Vec<Place>,
+    ) -> Dispatch {
+        Dispatch {
             kernel,
             operands,
             module: self.graph.nodes[group.anchor].module.clone(),
             nodes: group.nodes.clone(),
-        })
+        }
     }
 
     pub(super) fn unsupported(&self, group: &Group, why: &str) -> Error {

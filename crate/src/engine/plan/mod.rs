@@ -23,7 +23,11 @@ pub mod replay;
 #[cfg(feature = "plan")]
 mod signal;
 mod storage;
+mod strip_calls;
+mod strip_rows;
+mod strips;
 mod verify;
+mod verify_rows;
 
 #[cfg(feature = "plan")]
 pub use gpu::{BufferUse, Gpu, GpuBuffer, GpuMemory};
@@ -31,8 +35,8 @@ pub use graph::{Graph, Node, Op, Rate, ValueId, WeightId, WeightInfo};
 pub use layout::{ArenaLayout, WeightLayout};
 pub use lower::lower;
 pub use memory_plan::{Guidance, MemoryPlan, Peak, Residency, StageMemory, Verdict, Work};
-pub use options::{AttentionChoice, Fusions, LowerOptions};
-pub use program::{Dispatch, Keep, Place, Port, Program, Slot, SlotId};
+pub use options::{AttentionChoice, Fusions, LowerOptions, Strips};
+pub use program::{Dispatch, Keep, Place, Port, Program, Slot, SlotId, SlotPart};
 pub use recorder::{Recorder, Symbolic};
 #[cfg(feature = "plan")]
 pub use replay::{CountedBytes, Network, NetworkWeights, ReplayOptions};

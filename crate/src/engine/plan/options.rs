@@ -1,6 +1,6 @@
 //! What the lowering may do. Each fusion can be switched off, to measure what it brings.
 
-use crate::kernels::Precision;
+use crate::kernels::{Limits, Precision};
 
 /// The choices of a lowering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,35 @@ pub struct LowerOptions {
     pub attention: AttentionChoice,
     /// Most bytes of scores that the sliced form may hold.
     pub score_bytes: u64,
+    /// Whether large pictures are computed in strips of rows.
+    pub strips: Option<Strips>,
+}
+
+/// How large pictures are computed in strips of rows: what a norm gives is then never there as a whole, and no call binds more than a strip.
+/// The result is the same up to the order in which a norm's statistics are added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Strips {
+    /// Most bytes of values that are computed for a strip alone. A picture that is smaller is not cut.
+    pub bytes: u64,
+    /// An upsampled picture of more bytes is computed twice, for its statistics and for the convolution that reads its norm, and never stored.
+    pub recompute_above: u64,
+    /// Most bytes of one binding.
+    pub binding_bytes: u64,
+    /// What a strip's first byte must be a multiple of.
+    pub alignment_bytes: u64,
+}
+
+impl Strips {
+    /// Strips of at most `bytes` within `limits`, with nothing computed twice.
+    #[must_use]
+    pub const fn new(bytes: u64, limits: &Limits) -> Self {
+        Self {
+            bytes,
+            recompute_above: u64::MAX,
+            binding_bytes: limits.max_storage_buffer_binding_bytes,
+            alignment_bytes: limits.offset_alignment_bytes,
+        }
+    }
 }
 
 /// Which form of attention.
@@ -90,6 +119,7 @@ impl LowerOptions {
             split_k: true,
             attention: AttentionChoice::Auto,
             score_bytes: 16 << 20,
+            strips: None,
         }
     }
 }

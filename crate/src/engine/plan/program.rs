@@ -25,6 +25,27 @@ pub struct Slot {
     pub bytes: u64,
     /// How long it is kept.
     pub keep: Keep,
+    /// For a range within another slot: which one. It has no place of its own, and lives as long as that one.
+    pub part: Option<SlotPart>,
+}
+
+/// A range within a slot: some rows of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SlotPart {
+    /// The slot, which is no part itself.
+    pub of: SlotId,
+    /// Bytes from that slot's start.
+    pub offset: u64,
+    /// Which byte of the value is the range's first.
+    pub value_at: u64,
+}
+
+impl Slot {
+    /// Which byte of the value that it holds is its first: 0 but for a part.
+    #[must_use]
+    pub fn value_at(&self) -> u64 {
+        self.part.map_or(0, |part| part.value_at)
+    }
 }
 
 /// What stands behind an operand of a kernel.
@@ -103,6 +124,12 @@ impl Program {
     pub fn reads_step(&self) -> bool {
         self.dispatches()
             .any(|dispatch| dispatch.operands.contains(&Place::Step))
+    }
+
+    /// The slot that has a place of its own: this one, or the one that it is a part of.
+    #[must_use]
+    pub fn owner(&self, id: SlotId) -> SlotId {
+        self.slots[id.0].part.map_or(id, |part| part.of)
     }
 
     /// A slot by its id.

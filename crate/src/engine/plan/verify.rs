@@ -8,6 +8,7 @@ use super::{
     graph::ValueId,
     layout::{ArenaLayout, WeightLayout},
     program::{Dispatch, Place, Program, SlotId},
+    verify_rows::rows_agree,
 };
 use crate::kernels::Limits;
 
@@ -45,9 +46,18 @@ pub enum PlanFault {
         /// What is wrong.
         why: &'static str,
     },
+    /// The rows that are bound are not those that the call is about.
+    #[error("{call} binds other rows: {why}")]
+    Rows {
+        /// Kernel and module.
+        call: String,
+        /// What is wrong.
+        why: &'static str,
+    },
 }
 
-/// Proves that no call binds overlapping ranges and that every value is whole when it is read: in all passes, and in a second step.
+/// Proves that no call binds overlapping ranges and that every value is whole when it is read, or the part of it that is: in all passes,
+/// and in a second step.
 ///
 /// # Errors
 /// The first fault, with the kernel and the module of the call.
@@ -61,6 +71,10 @@ pub fn verify(
     let check = |memory: &mut Memory, list: &[Dispatch], pass: usize| {
         list.iter().try_for_each(|dispatch| {
             check_ranges(program, arena, weights, limits, dispatch, pass)?;
+            rows_agree(program, dispatch).map_err(|why| PlanFault::Rows {
+                call: call(dispatch),
+                why,
+            })?;
             memory.run(dispatch, pass)
         })
     };
@@ -147,7 +161,13 @@ fn check_ranges(
 /// Who wrote a range last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Owner {
-    Value(ValueId, usize, String),
+    Value {
+        value: ValueId,
+        pass: usize,
+        /// Where in the buffer the value's first byte would be, with the bytes around it that are not there.
+        origin: i128,
+        by: String,
+    },
     Scratch(String),
 }
 
@@ -167,7 +187,8 @@ impl<'a> Memory<'a> {
         };
         for port in &program.inputs {
             for pass in 0..arena.passes {
-                let owner = Owner::Value(port.value, pass, format!("the input {}", port.name));
+                let by = format!("the input {}", port.name);
+                let owner = memory.value(port.slot, port.value, pass, by);
                 memory.write(port.slot, pass, owner);
             }
         }
@@ -180,6 +201,21 @@ impl<'a> Memory<'a> {
         (place.buffer, place.offset, end)
     }
 
+    /// The owner of a slot that holds a value, or a part of one.
+    fn value(&self, slot: SlotId, value: ValueId, pass: usize, by: String) -> Owner {
+        Owner::Value {
+            value,
+            pass,
+            origin: self.origin(slot, pass),
+            by,
+        }
+    }
+
+    fn origin(&self, slot: SlotId, pass: usize) -> i128 {
+        let (_, start, _) = self.range(slot, pass);
+        i128::from(start) - i128::from(self.program.slot(slot).value_at())
+    }
+
     fn run(&mut self, dispatch: &Dispatch, pass: usize) -> Result<(), PlanFault> {
         for (slot, reads, _) in dispatch.arena() {
             if let Some(value) = reads {
@@ -189,7 +225,7 @@ impl<'a> Memory<'a> {
         for (slot, reads, writes) in dispatch.arena() {
             match (reads, writes) {
                 (_, Some(value)) => {
-                    let owner = Owner::Value(value, pass, call(dispatch));
+                    let owner = self.value(slot, value, pass, call(dispatch));
                     self.write(slot, pass, owner);
                 }
                 (None, None) => self.write(slot, pass, Owner::Scratch(call(dispatch))),
@@ -232,21 +268,36 @@ impl<'a> Memory<'a> {
     ) -> Result<(), PlanFault> {
         let (buffer, start, end) = self.range(slot, pass);
         let shared = self.program.slot(slot).keep == super::program::Keep::Shared;
+        let wanted = self.origin(slot, pass);
         let ranges = &self.buffers[buffer];
-        let found = match ranges.get(&start) {
-            Some((last, Owner::Value(v, p, _)))
-                if *last >= end && *v == value && (*p == pass || shared) =>
-            {
-                return Ok(());
+        let first = ranges
+            .range(..=start)
+            .next_back()
+            .map_or(start, |(&at, _)| at);
+        // the value may be there in parts, each in its place
+        let mut at = start;
+        let mut found = None;
+        for (&from, (last, owner)) in ranges.range(first..end) {
+            if *last <= start {
+                continue;
             }
-            _ => ranges
-                .range(..end)
-                .next_back()
-                .filter(|(_, (last, _))| *last > start),
-        };
+            let is_part = matches!(
+                owner,
+                Owner::Value { value: v, pass: p, origin, .. }
+                    if *v == value && (*p == pass || shared) && *origin == wanted
+            );
+            if from > at || !is_part {
+                found = Some(owner).filter(|_| from <= at);
+                break;
+            }
+            at = *last;
+        }
+        if at >= end {
+            return Ok(());
+        }
         let found = match found {
-            Some((_, (_, Owner::Value(v, _, by)))) => format!("value {} of {by}", v.0),
-            Some((_, (_, Owner::Scratch(by)))) => format!("scratch of {by}"),
+            Some(Owner::Value { value, by, .. }) => format!("value {} of {by}", value.0),
+            Some(Owner::Scratch(by)) => format!("scratch of {by}"),
             None => "nothing".to_owned(),
         };
         Err(PlanFault::Lost {
