@@ -65,6 +65,8 @@ def store(network: torch.nn.Module, folder: Path, file: str, rename: Callable[[s
     path = folder / file
     tensors = {rename(name): tensor.contiguous() for name, tensor in load_file(path).items()}
     save_file(tensors, path, metadata={"format": "pt"})
+    # safetensors writes for the owner alone; a web server may be somebody else
+    path.chmod(0o644)
     print(f"{path}: {path.stat().st_size} bytes", flush=True)
 
 

@@ -262,7 +262,11 @@ fn random_options(random: &mut Random) -> LowerOptions {
         hoist_text: random.coin(),
         hoist_schedule: random.pick(&[None, Some(3)]),
         split_k: random.coin(),
-        attention: random.pick(&[AttentionChoice::Auto, AttentionChoice::Sliced]),
+        attention: random.pick(&[
+            AttentionChoice::Auto,
+            AttentionChoice::Sliced,
+            AttentionChoice::AllHeads,
+        ]),
         score_bytes: random.pick(&[1, 500, 1 << 20]),
         strips: random.coin().then(|| Strips {
             bytes: random.pick(&[0, 500, 4000]),
