@@ -6,6 +6,7 @@ repository. Writes FOLDER/NAME.onnx for each row, unless it is there already. No
 
 import hashlib
 import json
+import logging
 import os
 import sys
 import warnings
@@ -13,6 +14,7 @@ from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
 
 import numpy as np
 import onnx
@@ -73,7 +75,7 @@ def attention(task, _weights):
 class UNet(torch.nn.Module):
     def __init__(self, folder):
         super().__init__()
-        self.model = UNet2DConditionModel.from_pretrained(folder, torch_dtype=torch.float32).eval()
+        self.model = UNet2DConditionModel.from_pretrained(folder, low_cpu_mem_usage=False).float().eval()
 
     def forward(self, sample, timestep, encoder_hidden_states):
         return self.model(sample, timestep, encoder_hidden_states, return_dict=False)[0]
@@ -82,15 +84,15 @@ class UNet(torch.nn.Module):
 class Decoder(torch.nn.Module):
     def __init__(self, folder):
         super().__init__()
-        self.model = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32).eval()
+        self.model = AutoencoderKL.from_pretrained(folder, low_cpu_mem_usage=False).float().eval()
 
     def forward(self, latents):
         return self.model.decode(latents, return_dict=False)[0]
 
 
 def network(row, folder, path):
-    module, names = (UNet(folder), []) if row["task"]["kind"] == "unet" else (Decoder(folder), [])
-    arguments = []
+    module = UNet(folder) if row["task"]["kind"] == "unet" else Decoder(folder)
+    names, arguments = [], []
     for entry in row["inputs"]:
         batch, height, width, channels = entry["shape"]
         if entry["name"] == "timestep_sinusoid":
