@@ -331,7 +331,7 @@ impl Scopes {
 async fn adapter() -> Result<JsAdapter> {
     let global: JsGlobal = js_sys::global().unchecked_into();
     let Some(gpu) = global.navigator().and_then(|navigator| navigator.gpu()) else {
-        let why = if global.is_secure_context() {
+        let why = if global.is_secure_context() == Some(true) {
             "This browser has no WebGPU."
         } else {
             "WebGPU is offered to secure pages only: https, or localhost."
@@ -351,22 +351,23 @@ async fn adapter() -> Result<JsAdapter> {
 }
 
 fn describe(adapter: &JsAdapter) -> Adapter {
-    let Some(info) = adapter.info() else {
-        return Adapter {
-            name: String::new(),
-            is_software: adapter.is_fallback_adapter(),
-        };
-    };
-    let said = [
-        info.vendor(),
-        info.architecture(),
-        info.device(),
-        info.description(),
-    ];
-    let said = said.into_iter().flatten().filter(|word| !word.is_empty());
+    let info = adapter.info();
+    let said = info.as_ref().map(|info| {
+        [
+            info.vendor(),
+            info.architecture(),
+            info.device(),
+            info.description(),
+        ]
+    });
+    let said = said.into_iter().flatten().flatten();
+    let fallback = info.and_then(|info| info.is_fallback_adapter());
     Adapter {
-        name: said.collect::<Vec<_>>().join(" "),
-        is_software: adapter.is_fallback_adapter() || info.is_fallback_adapter(),
+        name: said
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(" "),
+        is_software: fallback.or(adapter.is_fallback_adapter()).unwrap_or(false),
     }
 }
 

@@ -14,7 +14,7 @@ extern "C" {
 
     pub(super) type JsGlobal;
     #[wasm_bindgen(method, getter, js_name = isSecureContext)]
-    pub(super) fn is_secure_context(this: &JsGlobal) -> bool;
+    pub(super) fn is_secure_context(this: &JsGlobal) -> Option<bool>;
     #[wasm_bindgen(method, getter)]
     pub(super) fn navigator(this: &JsGlobal) -> Option<JsNavigator>;
 
@@ -34,7 +34,7 @@ extern "C" {
     #[wasm_bindgen(method, getter)]
     pub(super) fn features(this: &JsAdapter) -> JsFeatures;
     #[wasm_bindgen(method, getter, js_name = isFallbackAdapter)]
-    pub(super) fn is_fallback_adapter(this: &JsAdapter) -> bool;
+    pub(super) fn is_fallback_adapter(this: &JsAdapter) -> Option<bool>;
     #[wasm_bindgen(method, catch, js_name = requestDevice)]
     pub(super) fn request_device(this: &JsAdapter, descriptor: &Dict) -> Result<Promise, JsValue>;
 
@@ -48,7 +48,7 @@ extern "C" {
     #[wasm_bindgen(method, getter)]
     pub(super) fn description(this: &JsAdapterInfo) -> Option<String>;
     #[wasm_bindgen(method, getter, js_name = isFallbackAdapter)]
-    pub(super) fn is_fallback_adapter(this: &JsAdapterInfo) -> bool;
+    pub(super) fn is_fallback_adapter(this: &JsAdapterInfo) -> Option<bool>;
 
     pub(super) type JsFeatures;
     #[wasm_bindgen(method)]
