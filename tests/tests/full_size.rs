@@ -12,8 +12,10 @@ use std::{
 };
 
 use latent_canvas::{
-    engine::plan::{Gpu, Graph, LowerOptions, Network, NetworkWeights, Plan, ReplayOptions},
-    kernels::Precision,
+    engine::plan::{
+        Gpu, Graph, LowerOptions, Network, NetworkWeights, Plan, ReplayOptions, Strips,
+    },
+    kernels::{Limits, Precision},
     models::{
         embeddings::timestep_sinusoid,
         names::Component,
@@ -203,7 +205,7 @@ fn every(stride: usize, side: usize, picture: &[f32]) -> Vec<f32> {
     places.flat_map(|at| picture[at..at + 3].to_vec()).collect()
 }
 
-fn vae(side: usize, precisions: &[(Precision, f64)]) {
+fn vae(side: usize, cases: &[(Precision, Option<Strips>, f64)]) {
     let latents = full_size::unscaled_latents(side);
     let fixture = full_size::vae_fixture();
     let expected = fixture.get(&format!("vae.sample.{side}")).channels_last();
@@ -217,25 +219,52 @@ fn vae(side: usize, precisions: &[(Precision, f64)]) {
         relative_l2(&kept, &expected).max((rms / expected_rms - 1.0).abs())
     };
     let mut weights = Weights::new(Component::Vae);
-    for &(precision, most) in precisions {
+    for &(precision, strips, most) in cases {
         let graph = record_vae_decoder(&full_size::configs().vae, 1, side, side).unwrap();
-        let network = weights.network(graph, &LowerOptions::new(precision));
+        let options = LowerOptions {
+            strips,
+            ..LowerOptions::new(precision)
+        };
+        let network = weights.network(graph, &options);
         network.write_input("latents", 0, &latents).unwrap();
-        let what = format!("vae at {side}x{side} latents, {precision:?}");
+        let how = if strips.is_some() {
+            "in strips"
+        } else {
+            "whole"
+        };
+        let what = format!("vae at {side}x{side} latents, {precision:?}, {how}");
         weights.check(network, &what, "sample", distance, most);
     }
     weights.free();
 }
 
+/// Strips of at most so many MiB.
+fn strips(mib: u64) -> Option<Strips> {
+    Some(Strips::new(mib << 20, &Limits::DEFAULT))
+}
+
 #[test]
 #[ignore = "full size: ./build.sh test --full"]
 fn vae_16x16() {
-    vae(16, &[(Precision::F32, VAE_F32), (Precision::F16, F16)]);
+    vae(
+        16,
+        &[
+            (Precision::F32, None, VAE_F32),
+            (Precision::F32, strips(1), VAE_F32),
+            (Precision::F16, None, F16),
+        ],
+    );
 }
 
-/// As a whole with float16 activations; in float32 a layer is larger than a binding may be.
+/// As a whole a layer is larger than a binding may be, so float32 takes strips.
 #[test]
 #[ignore = "full size: ./build.sh test --full"]
 fn vae_64x64() {
-    vae(64, &[(Precision::F16, F16)]);
+    vae(64, &[(Precision::F32, strips(16), VAE_F32)]);
+}
+
+#[test]
+#[ignore = "full size: ./build.sh test --full"]
+fn vae_64x64_float16() {
+    vae(64, &[(Precision::F16, None, F16)]);
 }
