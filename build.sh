@@ -13,6 +13,8 @@ NODE_MINIMUM=20.19.0
 WASM_BINDGEN_VERSION=$(sed -n '/^name = "wasm-bindgen"$/{n;s/version = "\(.*\)"/\1/p;}' Cargo.lock)
 WASM_PACK_VERSION=0.15.1
 NPM_PACKAGES=(binaryen@132.0.0 playwright-core@1.65.1 sirv@3.0.2)
+# What the bench compares with, in tests/bench/node_modules.
+ONNXRUNTIME_VERSION=1.30.0
 # Chromium, its driver and Mesa's Vulkan come from Debian, which keeps one version of each.
 # Everything else Python needs is pinned in tests/golden/requirements.txt.
 GOLDEN_VENV=.tools/golden
@@ -21,7 +23,6 @@ FULL_SIZE_MODEL=.tools/full-size/sd15
 
 # --- where things are ---------------------------------------------------------------------------
 TARGET_DIR=${CARGO_TARGET_DIR:-target}
-WASM_BUILT=$TARGET_DIR/$RUST_TARGET/release/latent_canvas.wasm
 PKG_DIR=www/pkg
 # www/pkg/NAME is the module built with FEATURES. The one without WebGPU is a fraction of the other's size.
 WASM_MODULES=(cpu=burn webgpu=burn-wgpu)
@@ -141,27 +142,28 @@ print_sizes() {
 }
 
 # www/pkg/NAME/: a wasm module and its JavaScript, made again only from another module or in another way.
-# `build_module NAME FEATURES`
+# `build_module NAME FEATURES [PACKAGE FOLDER]`
 build_module() {
-  local name=$1 features=$2
+  local name=$1 features=$2 package=${3:-latent-canvas} pkg_dir=${4:-$PKG_DIR}
+  local built=$TARGET_DIR/$RUST_TARGET/release/${package//-/_}.wasm
   timed "compiling the module $name" \
-    cargo build --release --target "$RUST_TARGET" -p latent-canvas --features "$features"
+    cargo build --release --target "$RUST_TARGET" -p "$package" --features "$features"
   # By content: cargo writes every feature set to the same file, so its date says nothing.
   local made_from
-  made_from=$(sha256sum <"$WASM_BUILT" | cut -d' ' -f1)
+  made_from=$(sha256sum <"$built" | cut -d' ' -f1)
   made_from="$made_from wasm-bindgen $WASM_BINDGEN_VERSION ${NPM_PACKAGES[0]} ${WASM_OPT[*]}"
-  local done_dir=$PKG_DIR/$name module=latent_canvas_bg.wasm
+  local done_dir=$pkg_dir/$name module=${package//-/_}_bg.wasm
   if [[ -f $done_dir/$module && $(cat "$done_dir/made-from.txt" 2>/dev/null || true) == "$made_from" ]]; then
     print_sizes "$done_dir/$module"
     return
   fi
-  local staging=$TARGET_DIR/pkg-$name
+  local staging=$TARGET_DIR/pkg-$package-$name
   rm -rf "$staging"
-  timed "wasm-bindgen for $name" wasm-bindgen --target web --out-dir "$staging" "$WASM_BUILT"
+  timed "wasm-bindgen for $name" wasm-bindgen --target web --out-dir "$staging" "$built"
   timed "wasm-opt for $name" tests/node_modules/.bin/wasm-opt "${WASM_OPT[@]}" "$staging/$module" -o "$staging/$module"
   printf '%s\n' "$made_from" >"$staging/made-from.txt"
   # In one move: an interrupted build leaves the former module whole.
-  mkdir -p "$PKG_DIR"
+  mkdir -p "$pkg_dir"
   rm -rf "$done_dir"
   mv "$staging" "$done_dir"
   print_sizes "$done_dir/$module"
@@ -184,6 +186,12 @@ cmd_serve() {
 }
 
 cmd_generate() {
+  if [[ " $* " == *" --native "* ]]; then
+    need_rust
+    # Mesa's software adapter looks for a folder of the session and says so at length where there is none.
+    export XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-$(mktemp -d)}
+    exec cargo run --quiet --release -p latent-canvas --features cli,plan --bin generate -- "$@"
+  fi
   need_node
   # Before anything is built: a wrong option is told in a moment, and help needs no browser.
   local code=0
@@ -271,15 +279,18 @@ check_javascript() {
   done
 }
 
-cmd_golden() {
+need_golden_python() {
   command -v python3 >/dev/null || die "Python is missing. Run: apt-get install python3 python3-venv"
   local requirements=tests/golden/requirements.txt stamp=$GOLDEN_VENV/requirements.txt
-  if ! cmp -s "$requirements" "$stamp"; then
-    say "installing $requirements into $GOLDEN_VENV"
-    python3 -m venv --clear "$GOLDEN_VENV"
-    "$GOLDEN_VENV/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
-    cp "$requirements" "$stamp"
-  fi
+  cmp -s "$requirements" "$stamp" && return
+  say "installing $requirements into $GOLDEN_VENV"
+  python3 -m venv --clear "$GOLDEN_VENV"
+  "$GOLDEN_VENV/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
+  cp "$requirements" "$stamp"
+}
+
+cmd_golden() {
+  need_golden_python
   "$GOLDEN_VENV/bin/python" tests/golden/generate.py "$@"
   if [[ ${1:-} == --full ]]; then cmd_manifest "$FULL_SIZE_MODEL"; fi
 }
@@ -354,10 +365,59 @@ cmd_gpu_check() {
   esac
 }
 
+# What the bench in Chromium compares with: networks as ONNX files, made by Python, and a runtime for them.
+need_onnxruntime() {
+  need_golden_python
+  local requirements=tests/bench/requirements.txt stamp=$GOLDEN_VENV/bench-requirements.txt
+  if ! cmp -s "$requirements" "$stamp"; then
+    say "installing $requirements into $GOLDEN_VENV"
+    "$GOLDEN_VENV/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
+    cp "$requirements" "$stamp"
+  fi
+  local installed
+  installed=$(sed -n 's/^  "version": "\(.*\)",$/\1/p' tests/bench/node_modules/onnxruntime-web/package.json 2>/dev/null || true)
+  [[ $installed == "$ONNXRUNTIME_VERSION" ]] && return
+  say "installing onnxruntime-web $ONNXRUNTIME_VERSION into tests/bench/node_modules"
+  npm install --prefix tests/bench --no-save --no-package-lock --no-audit --no-fund --loglevel=error \
+    "onnxruntime-web@$ONNXRUNTIME_VERSION"
+}
+
+# The engines side by side: in Chromium, or with --native on the system's adapter. With --ablation one optimisation off at a time.
+cmd_bench() {
+  local where=chromium features=plan folder=$TARGET_DIR/bench rest=() json
+  case ${1:-} in
+    --native) where=native features=plan,burn-wgpu && shift ;;
+    --ablation) where=ablation rest=(--ablation) && shift ;;
+  esac
+  mkdir -p "$folder"
+  json=$folder/$where.json
+  while [[ $# -gt 0 ]]; do
+    if [[ $1 == --json ]]; then json=${2:?--json needs a file} && shift; else rest+=("$1"); fi
+    shift
+  done
+  need_rust
+  timed "building bench" cargo build --release -p latent-canvas-bench --features "$features" --bin bench
+  local bench=$TARGET_DIR/release/bench
+  export XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-$(mktemp -d)}
+  if [[ $where != chromium ]]; then exec "$bench" --json "$json" "${rest[@]}"; fi
+  need_rust_target
+  need_wasm_bindgen
+  need_npm_packages
+  need_browser
+  need_onnxruntime
+  for features in plan burn-wgpu; do build_module "$features" "$features" latent-canvas-bench "$folder"; done
+  "$bench" --export "$folder/data"
+  timed "exporting to ONNX" "$GOLDEN_VENV/bin/python" tests/bench/export_onnx.py "$folder/data" .
+  timed "measuring in Chromium" node tests/bench/bench.mjs --built "$folder" --json "$json" "${rest[@]}"
+  printf 'written: %s\n\n' "$json"
+  "$bench" --table "$json"
+}
+
 cmd_help() {
   cat <<'HELP'
 ./build.sh serve                 build and serve the page on http://127.0.0.1:8080 (PORT=... changes it)
 ./build.sh generate OPTIONS      make a picture in headless Chromium; `generate --help` lists the options
+./build.sh generate --native OPTIONS   make it with the system's own graphics API instead, without a browser
 ./build.sh test                  all tests: native, in Chromium, of the page
 ./build.sh check                 formatting, lints, documentation, the rules of the tree
 ./build.sh test --full           Stable Diffusion 1.5 in its real size on a native adapter, against diffusers
@@ -365,6 +425,7 @@ cmd_help() {
 ./build.sh attention-memory      what each form of attention takes at 512, 640 and 768 px, as a table
 ./build.sh golden                make the fixtures of tests/golden again (Python; not needed to test)
 ./build.sh golden --full         the same for the real size, and the model's folder with random weights (2 GB) in .tools/full-size
+./build.sh bench [--native|--ablation] OPTIONS   the engines side by side, in Chromium (needs Python) or natively; or each optimisation off
 ./build.sh plan OPTIONS          print the GPU memory a model takes at a size, as JSON; `plan --help` lists the options
 ./build.sh manifest DIR          write DIR/manifest.json for a diffusers folder
 HELP
@@ -373,7 +434,7 @@ HELP
 command=${1:-help}
 if [[ $# -gt 0 ]]; then shift; fi
 case $command in
-  serve | generate | test | check | golden | plan | manifest | attention-memory | gpu-check | help) "cmd_${command//-/_}" "$@" ;;
+  serve | generate | test | check | golden | plan | manifest | attention-memory | gpu-check | bench | help) "cmd_${command//-/_}" "$@" ;;
   -h | --help) cmd_help ;;
   *) cmd_help >&2; die "there is no command $command" ;;
 esac

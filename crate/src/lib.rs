@@ -3,6 +3,8 @@
 //! Data flows one way: prompt -> [`tokenizer`] -> text encoder -> UNet (with [`schedulers`] and [`rng`]) -> VAE decoder -> [`image`].
 //! Models are written once over the [`engine::Engine`] trait; [`pipeline`] is the only place that knows both models and schedulers.
 
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod config;
 pub mod engine;
 pub mod error;

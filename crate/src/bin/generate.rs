@@ -11,7 +11,8 @@ use std::{
 
 use latent_canvas::{
     Error,
-    engine::plan::Gpu,
+    cli::print,
+    engine::plan::{CallRow, Gpu, calls::table},
     kernels::Limits,
     models::choose::PlanWishes,
     observer::{Event, Observer},
@@ -35,6 +36,8 @@ Draws a picture with the plan engine on this machine's graphics API (Vulkan, Met
   --model DIR              a folder in diffusers' layout (the bundled model)
   --out FILE               the PNG
   --report FILE            engine, adapter, times and memory, as JSON
+  --ops ORDER              after the picture, list every kernel call with module, shapes, bytes and time: by time, or in order
+                           (with --report they are in it too)
   --budget BYTES           most GPU memory to take: 900MiB, 1.8GiB, none (none)
   --activations HOW        f32, f16 or auto: float16 where float32 does not fit (auto)
   --guidance HOW           one-batch, two-passes or auto: two passes where a batch does not fit (auto)
@@ -52,6 +55,14 @@ struct Arguments {
     wishes: PlanWishes,
     out: PathBuf,
     report: Option<PathBuf>,
+    ops: Option<OpsOrder>,
+}
+
+/// How the kernel calls are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpsOrder {
+    Time,
+    Order,
 }
 
 /// Tells the terminal and measures the stages.
@@ -102,8 +113,10 @@ fn main() -> ExitCode {
     let arguments = match parse(lexopt::Parser::from_env()) {
         Ok(Some(arguments)) => arguments,
         Ok(None) => {
-            print!("{HELP}");
-            return ExitCode::SUCCESS;
+            return match print(HELP) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::FAILURE,
+            };
         }
         Err(error) => {
             eprintln!("{HELP}\ngenerate: {error}");
@@ -158,6 +171,17 @@ async fn draw(arguments: Arguments) -> Result<(), String> {
     save(&arguments.out, &png)?;
     let total = start.elapsed().as_millis();
     let memory = gpu.memory();
+    let (peak, live) = (memory.peak_bytes(), memory.live_bytes());
+    let mut calls = Vec::new();
+    if let Some(order) = arguments.ops {
+        let stages = pipeline.stages_mut();
+        calls = stages.time_calls(&mut terminal).await.map_err(told)?;
+        if order == OpsOrder::Time {
+            let time = |row: &CallRow| row.nanoseconds.unwrap_or_default();
+            calls.sort_by(|a, b| time(b).total_cmp(&time(a)));
+        }
+        print(&table(&calls))?;
+    }
     if let Some(path) = &arguments.report {
         let stages = ["load", "prepare", "encode", "denoise", "decode"];
         let milliseconds = stages.map(|stage| (stage, terminal.milliseconds(stage)));
@@ -173,21 +197,21 @@ async fn draw(arguments: Arguments) -> Result<(), String> {
             "adapter": gpu.adapter(),
             "milliseconds": milliseconds,
             "weightBytes": pipeline.stages().weight_bytes(),
-            "gpuBytesPeak": memory.peak_bytes(),
-            "gpuBytesLive": memory.live_bytes(),
+            "gpuBytesPeak": peak,
+            "gpuBytesLive": live,
+            "ops": calls,
             "plan": pipeline.stages().memory_plan(),
         });
         let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
         save(path, format!("{text}\n").as_bytes())?;
     }
-    println!(
-        "{}: {width} x {height}, seed {}, plan on {}, {total} ms, {} MiB of GPU memory",
+    print(&format!(
+        "{}: {width} x {height}, seed {}, plan on {}, {total} ms, {} MiB of GPU memory\n",
         arguments.out.display(),
         options.seed,
         gpu.adapter(),
-        memory.peak_bytes().div_ceil(1 << 20)
-    );
-    Ok(())
+        peak.div_ceil(1 << 20)
+    ))
 }
 
 fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error> {
@@ -209,6 +233,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error>
         wishes: PlanWishes::default(),
         out: PathBuf::new(),
         report: None,
+        ops: None,
     };
     let options = &mut arguments.options;
     while let Some(argument) = parser.next()? {
@@ -230,6 +255,13 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error>
             Long("model") => arguments.model = parser.value()?.into(),
             Long("out") => arguments.out = parser.value()?.into(),
             Long("report") => arguments.report = Some(parser.value()?.into()),
+            Long("ops") => {
+                arguments.ops = Some(match parser.value()?.to_str() {
+                    Some("time") => OpsOrder::Time,
+                    Some("order") => OpsOrder::Order,
+                    _ => return Err("--ops must be time or order".into()),
+                });
+            }
             Long(name) if PlanWishes::NAMES.contains(&name) => {
                 let name = name.to_owned();
                 let value = parser.value()?.string()?;

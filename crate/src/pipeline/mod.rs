@@ -94,6 +94,11 @@ impl<S: Stages> StableDiffusionPipeline<S> {
         &self.stages
     }
 
+    /// The networks, to be asked for more than a picture.
+    pub fn stages_mut(&mut self) -> &mut S {
+        &mut self.stages
+    }
+
     /// Pixels of which width and height are multiples.
     pub fn size_multiple(&self) -> usize {
         self.configs.vae.scale_factor()

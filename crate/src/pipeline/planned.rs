@@ -13,7 +13,9 @@ use super::{
 };
 use crate::{
     Error, Result,
-    engine::plan::{Gpu, MemoryPlan, Network, NetworkWeights, Plan, ReplayOptions, Residency},
+    engine::plan::{
+        CallRow, Gpu, MemoryPlan, Network, NetworkWeights, Part, Plan, ReplayOptions, Residency,
+    },
     models::{
         choose::{PlanSubject, PlanWishes, choose_plan},
         names::Component,
@@ -87,6 +89,23 @@ impl<F: ModelFolder> PlanStages<F> {
     /// The GPU.
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
+    }
+
+    /// Every kernel call of the picture that was drawn last, with its time where the adapter can tell: the prologue of the first pass, and
+    /// one step.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] before the first picture; faults of the GPU.
+    pub async fn time_calls(&mut self, observer: &mut impl Observer) -> Result<Vec<CallRow>> {
+        self.picture()?.unet = None;
+        let mut rows = Vec::new();
+        for component in Component::ALL {
+            let mut network = self.network(component, observer).await?;
+            for part in Part::ALL {
+                rows.extend(network.time_calls(part, 0, 0).await?);
+            }
+        }
+        Ok(rows)
     }
 
     fn picture(&mut self) -> Result<&mut Picture> {

@@ -11,7 +11,9 @@ use std::{
 
 use latent_canvas::{
     config::UNetConfig,
-    engine::plan::{AttentionChoice, Guidance, LowerOptions, MemoryPlan},
+    engine::plan::{
+        AttentionChoice, CallRow, Guidance, LowerOptions, MemoryPlan, Part, calls::table,
+    },
     kernels::Precision,
     models::{
         choose::PlanWishes, embeddings::timestep_sinusoid, names::Component, record::record_unet,
@@ -223,27 +225,18 @@ fn every_call_of_a_step_is_timed() {
     let options = LowerOptions::new(Precision::F32);
     let mut unet = network(gpu(), graph, &options, 1, Component::UNet, &file);
     block_on(unet.run_image(0)).unwrap();
-    let times = block_on(unet.time_step(0, 0)).unwrap();
-    let calls = &unet.plan().program.step;
-    assert_eq!(times.len(), calls.len());
-    let mut rows: Vec<_> = times.iter().zip(calls).collect();
-    rows.sort_by(|a, b| b.0.total_cmp(a.0));
-    for (nanoseconds, call) in rows.iter().take(8) {
-        let rate = call.kernel.macs() as f64 / *nanoseconds;
-        println!(
-            "{:8.2} ms {rate:6.2} G/s {:11} {}",
-            *nanoseconds / 1e6,
-            call.kernel.name(),
-            call.module
-        );
-    }
+    let mut rows = block_on(unet.time_calls(Part::Step, 0, 0)).unwrap();
+    assert_eq!(rows.len(), unet.plan().program.step.len());
+    let time = |row: &CallRow| row.nanoseconds.unwrap();
+    rows.sort_by(|a, b| time(b).total_cmp(&time(a)));
+    print!("{}", table(&rows[..8]));
     let mut kernels: BTreeMap<&str, f64> = BTreeMap::new();
-    for (nanoseconds, call) in &rows {
-        *kernels.entry(call.kernel.name()).or_default() += *nanoseconds / 1e6;
+    for row in &rows {
+        *kernels.entry(row.kernel).or_default() += time(row) / 1e6;
     }
     println!("ms by kernel: {kernels:.1?}");
-    let total: f64 = times.iter().sum();
-    println!("{:.1} ms in {} calls", total / 1e6, calls.len());
+    let total: f64 = rows.iter().map(time).sum();
+    println!("{:.1} ms in {} calls", total / 1e6, rows.len());
     assert!(total > 0.0);
     // a run with timestamps is a run
     let timed = block_on(unet.read_output("noise_pred")).unwrap();

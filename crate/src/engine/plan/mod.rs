@@ -5,6 +5,7 @@
 //! (places) -> `verify` (the proof) -> `memory_plan` (the promise).
 
 pub mod arena;
+pub mod calls;
 mod choose;
 mod fuse;
 #[cfg(feature = "plan")]
@@ -31,6 +32,7 @@ mod verify_rows;
 
 #[cfg(feature = "plan")]
 pub use gpu::{BufferUse, Gpu, GpuBuffer, GpuMemory};
+pub use calls::{CallRow, Part};
 pub use graph::{Graph, Node, Op, Rate, ValueId, WeightId, WeightInfo};
 pub use layout::{ArenaLayout, WeightLayout};
 pub use lower::lower;

@@ -1,7 +1,10 @@
 //! The time of every call of a step, by the GPU's own clock: the tool by which slow kernels are found.
 
-use super::Network;
-use crate::{Error, Result, engine::plan::gpu::BufferUse};
+use super::{Network, prepare::Ready};
+use crate::{
+    Result,
+    engine::plan::{CallRow, Part, gpu::BufferUse},
+};
 
 /// Queries of one set; WebGPU's limit is 4096.
 const QUERIES: usize = 4096;
@@ -10,19 +13,38 @@ const QUERIES: usize = 4096;
 const TIMESTAMP_BYTES: u64 = 8;
 
 impl Network {
-    /// Runs a step with a compute pass for each call, and gives the nanoseconds of each, in the order of `plan().program.step`.
-    /// Browsers round timestamps; the sum is more than a step takes otherwise.
+    /// The calls of a part, each with the nanoseconds it took, where the adapter has timestamps. Runs the part, with a compute pass for each
+    /// call. Browsers round timestamps; the sum is more than the part takes otherwise.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when the adapter has no timestamps; else as [`Self::run_step`].
-    pub async fn time_step(&mut self, pass: usize, step: usize) -> Result<Vec<f64>> {
+    /// As [`Self::run_step`].
+    pub async fn time_calls(
+        &mut self,
+        part: Part,
+        pass: usize,
+        step: usize,
+    ) -> Result<Vec<CallRow>> {
+        let (limits, tuning) = (self.gpu.limits(), self.options.tuning);
+        let mut rows = self.plan.call_rows(part, limits, tuning);
         if !self.gpu.has_timestamps() {
-            let rule = "needs an adapter with timestamp queries, and this one has none";
-            return Err(Error::invalid("timing of calls", rule));
+            return Ok(rows);
         }
         self.begin_step(pass, step).await?;
+        let dispatches = match part {
+            Part::Schedule => &self.schedule,
+            Part::Image => &self.image[pass],
+            Part::Step => &self.step[pass],
+        };
+        let times = self.time(dispatches).await?;
+        for (row, time) in rows.iter_mut().zip(times) {
+            row.nanoseconds = Some(time);
+        }
+        Ok(rows)
+    }
+
+    /// The nanoseconds of each call.
+    async fn time(&self, dispatches: &[Ready]) -> Result<Vec<f64>> {
         let gpu = &self.gpu;
-        let dispatches = &self.step[pass];
         let calls: Vec<_> = dispatches.chunk_by(|a, b| a.call == b.call).collect();
         let mut times = Vec::with_capacity(calls.len());
         let bytes = TIMESTAMP_BYTES * QUERIES as u64;
