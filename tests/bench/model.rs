@@ -103,3 +103,16 @@ pub(crate) fn record(job: &Job, passes: usize) -> Result<Graph> {
     let output = model.forward(&recorder, &inputs);
     recorder.finish(&[(OUTPUT, output)])
 }
+
+/// Records a single operation with another after it, so that its output is no output of the network.
+pub(crate) fn record_loader(job: &Job) -> Result<Graph> {
+    let recorder = Recorder::new(job.row.name);
+    let model = Model::new(&Weights::new(&recorder), job)?;
+    let inputs: Vec<_> = job
+        .inputs()
+        .into_iter()
+        .map(|input| recorder.input(input.name, input.shape, input.rate))
+        .collect();
+    let output = recorder.silu(&model.forward(&recorder, &inputs));
+    recorder.finish(&[(OUTPUT, output)])
+}

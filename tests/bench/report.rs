@@ -124,29 +124,29 @@ impl Report {
             // ours first, then by name
             let others = row.engines.iter().filter(|(name, _)| *name != OURS);
             for (name, figures) in row.engines.get_key_value(OURS).into_iter().chain(others) {
-                let _ = writeln!(out, "{}", row.line(name, figures, ours));
+                let _ = writeln!(out, "{}", row.line(name, figures, ours, self.software));
             }
         }
         if let Some(best) = self.best_gflops {
             let _ = writeln!(out, "\nBest matrix product: {best:.1} GFLOP/s");
             for row in &self.rows {
-                if let Some(ours) = row.engines.get(OURS) {
-                    let part = 100.0 * row.gflops(ours) / best;
+                let ours = row.engines.get(OURS);
+                if let Some(cost) = ours.and_then(|ours| ours.cost(self.software)) {
+                    let part = 100.0 * row.gflops(cost) / best;
                     let _ = writeln!(out, "- {}: {part:.0} % of it", row.title);
                 }
             }
         }
-        let faults = self.faults();
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "\n{}",
-            if faults.is_empty() {
-                "All targets are met.\n"
+            "\nRates and targets go by {}.",
+            if self.software {
+                "CPU time"
             } else {
-                ""
+                "wall time"
             }
         );
-        for fault in faults {
+        for fault in self.faults() {
             let _ = writeln!(out, "- missed: {fault}");
         }
         out
@@ -209,11 +209,17 @@ impl Report {
 }
 
 impl RowReport {
-    fn gflops(&self, figures: &Figures) -> f64 {
-        2.0 * self.macs as f64 / 1e6 / figures.wall_ms
+    fn gflops(&self, cost_ms: f64) -> f64 {
+        2.0 * self.macs as f64 / 1e6 / cost_ms
     }
 
-    fn line(&self, name: &str, figures: &Figures, ours: Option<&Figures>) -> String {
+    fn line(
+        &self,
+        name: &str,
+        figures: &Figures,
+        ours: Option<&Figures>,
+        software: bool,
+    ) -> String {
         if let Some(error) = &figures.error {
             return format!("| {} | {name} | {error} |", self.title);
         }
@@ -233,7 +239,7 @@ impl RowReport {
             figures.first_ms,
             figures.wall_ms,
             figures.cpu_ms,
-            self.gflops(figures),
+            figures.cost(software).map_or(0.0, |cost| self.gflops(cost)),
             times(|figures| figures.wall_ms),
             times(|figures| figures.cpu_ms),
             peak.map_or("-".to_owned(), |mib| format!("{mib:.2}")),

@@ -13,7 +13,7 @@ use latent_canvas::{
     models::{embeddings::timestep_sinusoid, names::Component},
 };
 
-use crate::model::record;
+use crate::model::{record, record_loader};
 
 /// Tokens of a prompt.
 const TOKENS: usize = 77;
@@ -303,6 +303,24 @@ impl Job {
     /// [`Error::Config`] when sizes contradict each other.
     pub fn graph(&self, passes: usize) -> Result<Graph> {
         record(self, passes)
+    }
+
+    /// For a single operation, a small network through which its weights are uploaded: they pass through activations that are overwritten
+    /// in each run, and an operation alone has none.
+    ///
+    /// # Errors
+    /// As [`Self::graph`].
+    pub fn loader_graph(&self) -> Result<Option<Graph>> {
+        let task = match self.task {
+            Task::Conv2d { channels, .. } => Task::Conv2d { side: 8, channels },
+            Task::Linear { k, n, .. } => Task::Linear { rows: 16, k, n },
+            _ => return Ok(None),
+        };
+        let small = Self {
+            task,
+            ..self.clone()
+        };
+        record_loader(&small).map(Some)
     }
 
     /// Multiply-adds of one call, everything in it counted.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use latent_canvas::{
     Result,
-    engine::plan::{Gpu, LowerOptions, Network, Plan, Rate, ReplayOptions},
+    engine::plan::{Fusions, Gpu, LowerOptions, Network, Plan, Rate, ReplayOptions},
     kernels::{Limits, Precision},
     models::network_sink::NetworkSink,
 };
@@ -58,6 +58,13 @@ impl Settings {
     }
 }
 
+async fn fill(network: &mut Network, job: &Job, weights: &[u8]) -> Result<()> {
+    let source = MemorySource::new(job.row.name, weights.to_vec());
+    let mut sink = NetworkSink::new(network, job.component(), job.row.name);
+    load_safetensors(&source, None, &mut sink, &mut |_| Ok(())).await?;
+    Ok(())
+}
+
 /// A network of the plan engine with its inputs.
 pub struct PlanSubject {
     gpu: Arc<Gpu>,
@@ -78,12 +85,22 @@ impl PlanSubject {
         settings: &Settings,
     ) -> Result<Self> {
         let plan = settings.plan(gpu, job)?;
-        let mut network = Network::new(gpu, plan, settings.replay).await?;
-        if !weights.is_empty() {
-            let source = MemorySource::new(job.row.name, weights.to_vec());
-            let mut sink = NetworkSink::new(&mut network, job.component(), job.row.name);
-            load_safetensors(&source, None, &mut sink, &mut |_| Ok(())).await?;
-        }
+        let network = if weights.is_empty() {
+            Network::new(gpu, plan, settings.replay).await?
+        } else if let Some(graph) = job.loader_graph()? {
+            let plain = LowerOptions {
+                fusions: Fusions::NONE,
+                ..settings.lower
+            };
+            let loader = Plan::new(graph, &plain, 1, gpu.limits())?;
+            let mut loader = Network::new(gpu, loader, settings.replay).await?;
+            fill(&mut loader, job, weights).await?;
+            Network::with_weights(gpu, plan, loader.weights(), settings.replay).await?
+        } else {
+            let mut network = Network::new(gpu, plan, settings.replay).await?;
+            fill(&mut network, job, weights).await?;
+            network
+        };
         Ok(Self {
             gpu: Arc::clone(gpu),
             network,
