@@ -120,10 +120,41 @@ fn replay_options_change_no_bit() {
     assert!(submissions > 100, "{submissions}");
     assert!(values == expected);
     for tile in Tile::ALL {
-        let tuning = Tuning { tile: Some(tile) };
+        let tuning = Tuning::by_rule(Some(tile));
         let (_, values) = predictions(&gpu, ReplayOptions { tuning, ..usual });
         assert!(values == expected, "{tile:?}");
     }
+}
+
+/// Submissions grow to some milliseconds of the GPU, from whatever they start with; it changes no bit.
+#[test]
+fn submissions_follow_the_speed_of_the_gpu() {
+    let tiny = &TINY_MODEL;
+    let fixture = tiny.unet_fixture();
+    let values = [1, u64::MAX].map(|work_per_submission| {
+        let gpu = Arc::new(new_gpu());
+        let graph = unet_graph(tiny, &fixture, 1);
+        let plan = Plan::new(graph, &options(Precision::F32), 1, gpu.limits()).unwrap();
+        let replay = ReplayOptions {
+            work_per_submission,
+            ..ReplayOptions::new(&gpu)
+        };
+        assert!(replay.is_adaptive);
+        let mut network = block_on(Network::new(&gpu, plan, replay)).unwrap();
+        fill(&mut network, Component::UNet, tiny.unet);
+        let first = run_unet(&mut network, tiny, &fixture).concat();
+        for _ in 0..8 {
+            assert!(run_unet(&mut network, tiny, &fixture).concat() == first);
+        }
+        let (submissions, calls) = (
+            network.submissions_per_run(),
+            network.promised().run.dispatches,
+        );
+        println!("{submissions} submissions for {calls} dispatches");
+        assert!(submissions < calls / 4, "{submissions} of {calls}");
+        first
+    });
+    assert!(values[0] == values[1]);
 }
 
 /// A plan of another size, precision and guidance reads the weights that are there.

@@ -1,7 +1,7 @@
 //! What is asked of the browser: bytes, pipelines, objects.
 
 use latent_canvas::{
-    engine::plan::{LowerOptions, Network, Plan, ReplayOptions},
+    engine::plan::{LowerOptions, Network, Part, Plan, ReplayOptions},
     kernels::Precision,
     models::names::Component,
 };
@@ -100,4 +100,12 @@ async fn a_step_makes_no_object_for_a_dispatch() {
     }
     assert_eq!(calls(encoder) as usize, network.submissions_per_run());
     assert_eq!(calls(dispatch) as usize, network.promised().run.dispatches);
+    if gpu.has_timestamps() {
+        let expected = network.read_output("noise_pred").await.unwrap();
+        let rows = network.time_calls(Part::Step, 0, 0).await.unwrap();
+        let times = rows.iter().map(|row| row.nanoseconds.unwrap());
+        console_log!("{:.1} ms of the GPU", times.sum::<f64>() / 1e6);
+        assert_eq!(rows.len(), network.plan().program.step.len());
+        assert!(network.read_output("noise_pred").await.unwrap() == expected);
+    }
 }

@@ -116,15 +116,19 @@ impl Gpu {
     ) -> Result<()> {
         self.device.compile(pipelines).await;
         self.check()?;
-        for pipeline in pipelines {
-            if let Some(Err(why)) = pipeline.compiled.get() {
-                return Err(Error::Plan {
-                    network: network.to_owned(),
-                    why: format!("{}: {why}", pipeline.label),
-                });
-            }
-        }
-        Ok(())
+        let failed = |pipeline: &Pipeline| match pipeline.compiled.get() {
+            Some(Err(why)) => Some(format!("{}: {why}", pipeline.label)),
+            _ => None,
+        };
+        let Some(why) = pipelines.iter().find_map(|pipeline| failed(pipeline)) else {
+            return Ok(());
+        };
+        // a driver that gave up may not the next time
+        lock(&self.pipelines).retain(|_, pipeline| failed(pipeline).is_none());
+        Err(Error::Plan {
+            network: network.to_owned(),
+            why,
+        })
     }
 
     /// Pipelines made so far.

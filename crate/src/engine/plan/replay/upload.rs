@@ -1,6 +1,8 @@
 //! Weights as they are in a checkpoint to the layout of the kernels: written as they are where both are the same bytes, else some rows at a
 //! time into the part of the arena that is overwritten in each run, and from there by a kernel to their place.
 
+use std::sync::Arc;
+
 use weights_loader::{Dtype, LoadError, TensorInfo};
 
 use super::{Network, Plan};
@@ -259,10 +261,12 @@ impl Network {
     }
 }
 
-/// Rows that were handed over come to the weights, which may outlive this network.
+/// Rows that were handed over come to the weights, where these outlive the network.
 impl Drop for Network {
     fn drop(&mut self) {
-        self.flush_uploads();
+        if Arc::strong_count(&self.buffers.weights) > 1 {
+            self.flush_uploads();
+        }
     }
 }
 
