@@ -214,29 +214,36 @@ test_native() {
 }
 
 test_browser() {
+  test_in_browser burn-wgpu browser
+  test_in_browser plan replay_browser
+}
+
+# `test_in_browser FEATURES TEST`
+test_in_browser() {
   # wasm-pack takes wasm-bindgen-test-runner from beside the wasm-bindgen in PATH when its version is
   # the one in Cargo.lock; the runner reads tests/webdriver.json because cargo starts it in tests/.
-  local features_and_test
-  for features_and_test in "burn-wgpu browser" "plan replay_browser"; do
-    WASM_BINDGEN_TEST_TIMEOUT=1200 WASM_BINDGEN_TEST_DRIVER_TIMEOUT=60 \
-      wasm-pack test --headless --chrome --chromedriver "$(command -v chromedriver)" --mode no-install --release \
-      tests --features "${features_and_test% *}" --test "${features_and_test#* }"
-  done
+  WASM_BINDGEN_TEST_TIMEOUT=1800 WASM_BINDGEN_TEST_DRIVER_TIMEOUT=60 \
+    wasm-pack test --headless --chrome --chromedriver "$(command -v chromedriver)" --mode no-install --release \
+    tests --features "$1" --test "$2"
 }
 
 # Files by name: what `node --test FOLDER` means differs between Node 20 and 22.
 test_page() { node --test tests/page/*.test.mjs; }
 
 # Stable Diffusion 1.5 in its real size, with weights drawn on the spot: minutes and 2 GB of memory on a software adapter.
-test_full_size() {
+test_full_size_native() {
   XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-$(mktemp -d)} cargo test --release -p latent-canvas-tests \
     --features latent-canvas-tests/plan --test full_size -- --ignored --nocapture --test-threads 1
 }
 
 cmd_test() {
   if [[ ${1:-} == --full ]]; then
-    need_rust
-    timed "full-size tests" test_full_size
+    need_rust_target
+    need_wasm_bindgen
+    need_wasm_pack
+    need_browser
+    timed "full-size tests" test_full_size_native
+    timed "full-size test in Chromium" test_in_browser plan full_size_browser
     return
   fi
   [[ $# -eq 0 ]] || die "test knows only the option --full"
@@ -266,7 +273,7 @@ cmd_check() {
   timed "clippy: wasm, with burn" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -p latent-canvas-tests \
     --features latent-canvas-tests/burn-wgpu --lib --test browser -- -D warnings
   timed "clippy: wasm, with plan" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -p latent-canvas-tests \
-    --features latent-canvas-tests/plan --lib --test replay_browser -- -D warnings
+    --features latent-canvas-tests/plan --lib --test replay_browser --test full_size_browser -- -D warnings
   timed "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --no-deps \
     -p weights-loader -p latent-canvas --features latent-canvas/burn,latent-canvas/plan
 }

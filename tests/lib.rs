@@ -7,7 +7,7 @@
 )]
 
 pub mod fixture;
-#[cfg(all(feature = "plan", not(target_family = "wasm")))]
+#[cfg(feature = "plan")]
 pub mod full_size;
 #[cfg(all(feature = "plan", not(target_family = "wasm")))]
 pub mod gpu;

@@ -17,14 +17,13 @@ use latent_canvas::{
     },
     kernels::{Limits, Precision},
     models::{
-        embeddings::timestep_sinusoid,
         names::Component,
-        record::{record_text_encoder, record_unet, record_vae_decoder},
+        record::{record_text_encoder, record_vae_decoder},
     },
 };
 use latent_canvas_tests::{
     fixture::relative_l2,
-    full_size::{self, SIDES, STRIDE, TIMESTEP},
+    full_size::{self, SIDES, STRIDE},
     planned,
 };
 use pollster::block_on;
@@ -67,7 +66,7 @@ impl Weights {
         let start = Instant::now();
         match std::env::var_os("LATENT_CANVAS_FULL_SIZE").map(PathBuf::from) {
             Some(model) => block_on(full_size::stream(&mut network, self.component, &model)),
-            None => full_size::fill(&mut network, self.component),
+            None => block_on(full_size::fill(&mut network, self.component)),
         }
         let took = seconds(start.elapsed());
         println!("{:?}: weights in {took:.1} s", self.component);
@@ -153,32 +152,16 @@ fn text_encoder() {
 }
 
 fn unet(side: usize) {
-    let config = full_size::configs().unet;
-    let sinusoid = timestep_sinusoid(
-        TIMESTEP,
-        config.levels[0].channels,
-        config.flip_sin_to_cos,
-        config.freq_shift,
-    );
-    let (text, sample) = (full_size::encoder_hidden_states(), full_size::sample(side));
     let fixture = full_size::unet_fixture();
     let expected = fixture.get(&format!("unet.sample.{side}")).channels_last();
     let mut weights = Weights::new(Component::UNet);
     for (precision, most) in [(Precision::F32, UNET_F32), (Precision::F16, F16)] {
-        let graph = record_unet(&config, 1, side, side, 77).unwrap();
         let options = LowerOptions {
             hoist_schedule: Some(1),
             ..LowerOptions::new(precision)
         };
-        let mut network = weights.network(graph, &options);
-        block_on(async {
-            network.write_input("timestep_sinusoid", 0, &sinusoid)?;
-            network.run_schedule().await?;
-            network.write_input("encoder_hidden_states", 0, &text)?;
-            network.run_image(0).await?;
-            network.write_input("sample", 0, &sample)
-        })
-        .unwrap();
+        let mut network = weights.network(full_size::unet_graph(side), &options);
+        block_on(full_size::begin_unet(&mut network, side));
         let what = format!("unet at {side}x{side} latents, {precision:?}");
         let distance = |got: &[f32]| relative_l2(got, &expected);
         weights.check(network, &what, "noise_pred", distance, most);
