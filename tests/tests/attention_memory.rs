@@ -123,7 +123,7 @@ struct Counted {
 fn run(side: usize, plan: Plan, limits: &Limits) -> latent_canvas::Result<(Counted, String)> {
     let gpu = Arc::new(block_on(Gpu::request(limits))?);
     let mut network = block_on(Network::new(&gpu, plan, ReplayOptions::new(&gpu)))?;
-    full_size::fill(&mut network, Component::UNet);
+    block_on(full_size::fill(&mut network, Component::UNet));
     let hidden = TorchCpuGenerator::new(1).randn(BATCH * side * side * CHANNELS);
     let text = TorchCpuGenerator::new(2).randn(BATCH * 77 * 768);
     block_on(async {
