@@ -4,6 +4,7 @@
 //! Nothing here blocks and nothing panics: an error arrives in an error scope, in the listener for those that no scope had, or with the
 //! loss of the device, and ends every wait.
 
+mod adapter;
 mod binding;
 mod encoder;
 mod lost;
@@ -11,30 +12,24 @@ mod pipeline;
 
 use std::{cell::RefCell, future::Future, rc::Rc};
 
-use js_sys::{Array, Object, Promise, Reflect, Uint8Array};
+use js_sys::{Array, Promise, Uint8Array};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 
-use super::{BufferUse, fault::Fault, limits::raised};
+use super::{BufferUse, fault::Fault};
 use crate::{
     Error, Result,
     engine::plan::signal::{Signal, signal},
     kernels::Limits,
 };
-use binding::{Dict, GpuDevice, GpuQueue, JsAdapter, JsError, JsErrorEvent, JsGlobal, JsLost};
+use binding::{Dict, GpuDevice, GpuQueue, JsError, JsErrorEvent, JsLost};
 use lost::{Lost, UnlessLost};
 use pipeline::Compiler;
 
+pub(super) use adapter::Adapter;
 pub(in crate::engine::plan) use binding::{BindGroup, QuerySet};
 pub(super) use binding::{BindGroupLayout as Layout, Buffer, ComputePipeline as Compiled, now_ms};
 pub(in crate::engine::plan) use encoder::Encoder;
-
-/// What an adapter says of itself.
-#[derive(Debug)]
-pub(super) struct Adapter {
-    pub(super) name: String,
-    pub(super) is_software: bool,
-}
 
 /// A device and its queue. Given back when it is dropped.
 #[derive(Debug)]
@@ -67,30 +62,10 @@ enum Refused {
 
 impl Device {
     pub(super) async fn open(needed: &Limits, fault: &Fault) -> Result<(Self, Adapter)> {
-        let adapter = adapter().await?;
-        let limits = adapter.limits();
-        let offered = |limit: &str| {
-            let value = Reflect::get(&limits, &JsValue::from_str(limit));
-            value.ok().and_then(|value| value.as_f64()).unwrap_or(0.0) as u64
-        };
-        let required_limits = Object::new();
-        for (limit, value) in raised(needed, offered)? {
-            set(&required_limits, limit, value as f64);
-        }
-        let timestamps = "timestamp-query";
-        let has_timestamps = adapter.features().has(&JsValue::from_str(timestamps));
-        let descriptor = Dict::new();
-        descriptor.set_label("latent-canvas");
-        descriptor.set_required_limits(&required_limits);
-        if has_timestamps {
-            descriptor.set_required_features(&Array::of1(&JsValue::from_str(timestamps)));
-        }
-        let device: GpuDevice = settled(adapter.request_device(&descriptor))
-            .await
-            .map_err(|error| no_webgpu(format!("The adapter gave no device ({error}).")))?
-            .unchecked_into();
-        let adapter = describe(&adapter);
-        Ok((Self::new(device, has_timestamps, fault), adapter))
+        let adapter = adapter::request().await?;
+        let (device, has_timestamps) = adapter::device(&adapter, needed).await?;
+        let device = Self::new(device, has_timestamps, fault);
+        Ok((device, Adapter::new(&adapter)))
     }
 
     fn new(device: GpuDevice, has_timestamps: bool, fault: &Fault) -> Self {
@@ -328,60 +303,6 @@ impl Scopes {
     }
 }
 
-async fn adapter() -> Result<JsAdapter> {
-    let global: JsGlobal = js_sys::global().unchecked_into();
-    let Some(gpu) = global.navigator().and_then(|navigator| navigator.gpu()) else {
-        let why = if global.is_secure_context() == Some(true) {
-            "This browser has no WebGPU."
-        } else {
-            "WebGPU is offered to secure pages only: https, or localhost."
-        };
-        return Err(no_webgpu(why.to_owned()));
-    };
-    let options = Dict::new();
-    options.set_power_preference("high-performance");
-    let adapter = settled(gpu.request_adapter(&options)).await;
-    let adapter =
-        adapter.map_err(|error| no_webgpu(format!("There is no WebGPU adapter ({error}).")))?;
-    if adapter.is_null() || adapter.is_undefined() {
-        let why = "There is no WebGPU adapter: the graphics card or its driver is not supported, or hardware acceleration is off.";
-        return Err(no_webgpu(why.to_owned()));
-    }
-    Ok(adapter.unchecked_into())
-}
-
-fn describe(adapter: &JsAdapter) -> Adapter {
-    let info = adapter.info();
-    let said = info.as_ref().map(|info| {
-        [
-            info.vendor(),
-            info.architecture(),
-            info.device(),
-            info.description(),
-        ]
-    });
-    let said = said.into_iter().flatten().flatten();
-    let fallback = info.and_then(|info| info.is_fallback_adapter());
-    Adapter {
-        name: said
-            .filter(|word| !word.is_empty())
-            .collect::<Vec<_>>()
-            .join(" "),
-        is_software: fallback.or(adapter.is_fallback_adapter()).unwrap_or(false),
-    }
-}
-
-fn no_webgpu(why: String) -> Error {
-    Error::NoWebGpu { why }
-}
-
-/// The value of a promise, or the message of what it rejects with or the call threw.
-async fn settled(promise: Result<Promise, JsValue>) -> Result<JsValue, String> {
-    let promise = promise.map_err(|error| message(&error))?;
-    let value = JsFuture::from(promise).await;
-    value.map_err(|error| message(&error))
-}
-
 fn refused(error: JsError) -> Refused {
     if error.constructor().name() == "GPUOutOfMemoryError" {
         return Refused::OutOfMemory;
@@ -396,10 +317,4 @@ fn message(error: &JsValue) -> String {
         Some(message) if !message.is_empty() => message,
         _ => "no reason was given".to_owned(),
     }
-}
-
-/// Sets a property whose name is not known before.
-fn set(object: &Object, name: &str, value: f64) {
-    // a new object takes every property
-    let _ = Reflect::set(object, &JsValue::from_str(name), &JsValue::from_f64(value));
 }
