@@ -121,7 +121,7 @@ impl Case {
     /// The output on the GPU, decoded.
     #[must_use]
     pub fn gpu(&self) -> Vec<f32> {
-        let launches = self.kernel.launches(&self.limits, self.tuning).unwrap();
+        let launches = self.kernel.launches(&self.limits, &self.tuning).unwrap();
         let operands = self.kernel.operands();
         let after = Gpu::get().run(&launches, &operands, &self.bytes());
         let output = operands

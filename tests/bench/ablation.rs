@@ -133,7 +133,7 @@ fn unet_forms(gpu: &Gpu) -> Vec<Form> {
     form("tiles by rule", |s| s.replay.tuning = Tuning::default());
     for tile in Tile::ALL {
         let mut settings = all;
-        settings.replay.tuning = Tuning { tile: Some(tile) };
+        settings.replay.tuning = Tuning::by_rule(Some(tile));
         forms.push(Form {
             title: format!("tile {tile:?} everywhere"),
             settings,

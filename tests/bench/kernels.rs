@@ -48,10 +48,10 @@ mod native {
                     continue;
                 }
                 let case = Case {
-                    tuning: Tuning { tile: Some(*tile) },
+                    tuning: Tuning::by_rule(Some(*tile)),
                     ..Case::new(kernel, 1.0)
                 };
-                let launches = kernel.launches(&case.limits, case.tuning).unwrap();
+                let launches = kernel.launches(&case.limits, &case.tuning).unwrap();
                 let operands = kernel.operands();
                 let bytes = case.bytes();
                 let run = |times| gpu.repeat(&launches, &operands, &bytes, times);

@@ -170,7 +170,7 @@ async fn best_gflops(rounds: usize) -> f64 {
     let mut best: f64 = 0.0;
     for tile in Tile::ALL {
         let mut settings = Settings::exact(&gpu);
-        settings.replay.tuning = Tuning { tile: Some(tile) };
+        settings.replay.tuning = Tuning::by_rule(Some(tile));
         let mut subject = PlanSubject::new(&gpu, &job, &row.made_weights(), &settings)
             .await
             .unwrap();

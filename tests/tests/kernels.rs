@@ -29,7 +29,7 @@ mod kernels {
     fn check_tiles(kernel: Kernel, outlier: f32, tolerance: f64) {
         let mut case = Case::new(kernel, outlier);
         let outputs = Tile::ALL.map(|tile| {
-            case.tuning = Tuning { tile: Some(tile) };
+            case.tuning = Tuning::by_rule(Some(tile));
             case.check(tolerance);
             case.gpu()
         });

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod replay {
+    mod autotune;
     mod faults;
     mod memory;
     mod networks;

@@ -6,7 +6,7 @@ use super::{
         Builder, IN, OUT, fold_groups, left_names, out_unit, reduce_names, tile_names, unit, word,
     },
     gemm::{PRECISION, TILE},
-    launch::Tuning,
+    tuning::{Product, Tuning},
 };
 use crate::{Error, Result};
 
@@ -30,7 +30,7 @@ impl AttentionArgs {
 pub(super) fn launches(
     args: &AttentionArgs,
     limits: &Limits,
-    tuning: Tuning,
+    tuning: &Tuning,
 ) -> Result<Vec<Launch>> {
     match args.form {
         AttentionForm::Sliced { .. } | AttentionForm::AllHeads => {
@@ -112,9 +112,9 @@ impl Slice {
     }
 }
 
-fn scores(args: &AttentionArgs, slice: &Slice, tuning: Tuning) -> Launch {
+fn scores(args: &AttentionArgs, slice: &Slice, tuning: &Tuning) -> Launch {
     let unit = unit(&[args.head_dim]);
-    let tile = tuning.tile(slice.rows, args.keys);
+    let tile = tuning.tile(Product::Attention, slice.rows, args.keys);
     let builder = left_names(Builder::new(&args.operands()), args.precision, unit);
     let (role, name) = if args.in_place {
         (Role::Output, "queries")
@@ -168,9 +168,9 @@ fn softmax(args: &AttentionArgs, slice: &Slice, limits: &Limits) -> Launch {
         )
 }
 
-fn values(args: &AttentionArgs, slice: &Slice, tuning: Tuning) -> Launch {
+fn values(args: &AttentionArgs, slice: &Slice, tuning: &Tuning) -> Launch {
     let unit = unit(&[args.head_dim]);
-    let tile = tuning.tile(slice.rows, args.head_dim);
+    let tile = tuning.tile(Product::Attention, slice.rows, args.head_dim);
     let halves = args.precision == Precision::F16;
     let builder = tile_names(Builder::new(&args.operands()), tile)
         .stored(OUT, args.precision, unit)

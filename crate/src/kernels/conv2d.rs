@@ -1,17 +1,16 @@
 //! Launches of the 3x3 convolution: through the tile, or directly where there are few channels.
 
 use super::{
-    Conv2dArgs, Launch, Limits, Role,
+    Conv2dArgs, Launch, Limits, Role, ShapeClass, Tuning,
     builder::{Builder, Epilogue, fold, in_unit, left_names, unit, word},
     gemm::{EPILOGUE, FUNCTIONS, PRECISION, Product},
-    launch::Tuning,
-    padded_k,
+    padded_k, tuning,
 };
 
 const TILED: &str = include_str!("conv2d.wgsl");
 const DIRECT: &str = include_str!("conv2d_direct.wgsl");
 
-pub(super) fn launches(args: &Conv2dArgs, limits: &Limits, tuning: Tuning) -> Vec<Launch> {
+pub(super) fn launches(args: &Conv2dArgs, limits: &Limits, tuning: &Tuning) -> Vec<Launch> {
     let operands = args.operands();
     let front = Builder::new(&operands)
         .set("UPSAMPLE", args.upsample.is_some())
@@ -28,7 +27,7 @@ pub(super) fn launches(args: &Conv2dArgs, limits: &Limits, tuning: Tuning) -> Ve
     if !is_tiled(args) {
         return vec![direct(args, front, &epilogue, limits)];
     }
-    let tile = tuning.tile(args.m(), args.channels_out);
+    let tile = tuning.tile(tuning::Product::Conv2d, args.m(), args.channels_out);
     let product = Product {
         front: left_names(front, args.input, 4),
         front_source: TILED,
@@ -41,6 +40,13 @@ pub(super) fn launches(args: &Conv2dArgs, limits: &Limits, tuning: Tuning) -> Ve
     };
     let params = params(args, args.channels_in / 4, padded_k(args.k()) / 4);
     product.launches(Builder::new(&operands), &params, tile, limits)
+}
+
+impl Conv2dArgs {
+    pub(super) fn shape_class(&self) -> Option<ShapeClass> {
+        is_tiled(self)
+            .then(|| ShapeClass::new(tuning::Product::Conv2d, self.m(), self.channels_out))
+    }
 }
 
 /// Whether the tile is used: its quads of `k` must not lie across two kernel places, and with few channels most of it would stand idle.

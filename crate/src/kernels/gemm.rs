@@ -1,10 +1,9 @@
 //! Launches of the matrix product.
 
 use super::{
-    Activation, GemmArgs, Launch, Limits, Role,
+    Activation, GemmArgs, Launch, Limits, Role, ShapeClass, Tuning,
     builder::{Builder, Epilogue, fold, left_names, tile_names, unit, word},
-    launch::Tuning,
-    padded_k,
+    padded_k, tuning,
 };
 
 pub(super) const PRECISION: &str = include_str!("precision.wgsl");
@@ -15,16 +14,26 @@ const SPLIT_K: &str = include_str!("split_k.wgsl");
 pub(super) const TILE: &str = include_str!("tile.wgsl");
 const GEMM: &str = include_str!("gemm.wgsl");
 
-pub(super) fn launches(args: &GemmArgs, limits: &Limits, tuning: Tuning) -> Vec<Launch> {
-    let operands = args.operands();
-    let k2 = args.second_source.unwrap_or(0);
-    // with GEGLU a quad of columns is two values and their gates
-    let columns = if args.geglu {
+/// Columns of the tiles: with GEGLU a quad of them is two values and their gates.
+fn columns(args: &GemmArgs) -> usize {
+    if args.geglu {
         4 * args.n.div_ceil(2)
     } else {
         args.n
-    };
-    let tile = tuning.tile(args.m, columns);
+    }
+}
+
+impl GemmArgs {
+    pub(super) fn shape_class(&self) -> ShapeClass {
+        ShapeClass::new(tuning::Product::Gemm, self.m, columns(self))
+    }
+}
+
+pub(super) fn launches(args: &GemmArgs, limits: &Limits, tuning: &Tuning) -> Vec<Launch> {
+    let operands = args.operands();
+    let k2 = args.second_source.unwrap_or(0);
+    let columns = columns(args);
+    let tile = tuning.tile(tuning::Product::Gemm, args.m, columns);
     let front = Builder::new(&operands)
         .set("GEGLU", args.geglu)
         .bind(Role::Input, "INPUT", "B_INPUT")

@@ -30,15 +30,16 @@ mod limits;
 pub mod reference;
 mod repack;
 mod template;
+mod tuning;
 
 pub use args::{
     Activation, AttentionArgs, AttentionForm, ChannelRows, Conv2dArgs, ConvStrip, ElementwiseArgs,
     ElementwiseOp, EmbeddingArgs, GemmArgs, GroupApplyArgs, GroupCombineArgs, GroupNormArgs,
     GroupStatisticsArgs, LayerNormArgs, Residual,
 };
-pub use launch::{Tile, Tuning};
 pub use limits::Limits;
 pub use repack::{RepackArgs, RepackLayout, SourceType};
+pub use tuning::{Product, ShapeClass, Tile, Tuning};
 
 /// How an activation is stored in the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -117,7 +117,7 @@ fn wide_and_odd_heads_are_sliced() {
             ..args
         });
         let error = flash
-            .launches(&Limits::DEFAULT, Tuning::default())
+            .launches(&Limits::DEFAULT, &Tuning::default())
             .unwrap_err();
         assert_eq!(error.code(), "invalid-argument");
         assert!(!AttentionArgs::flash_takes(head_dim));
@@ -129,7 +129,7 @@ fn slices_do_not_change_a_bit() {
     let output = |form, tile| {
         let args = AttentionArgs { form, ..PLAIN };
         let case = Case {
-            tuning: Tuning { tile: Some(tile) },
+            tuning: Tuning::by_rule(Some(tile)),
             ..Case::new(Kernel::Attention(args), 1.0)
         };
         case.gpu()

@@ -118,7 +118,7 @@ fn few_channels_go_without_a_tile() {
             ..PLAIN
         };
         check(args);
-        let launches = Kernel::Conv2d(args).launches(&Default::default(), Default::default());
+        let launches = Kernel::Conv2d(args).launches(&Default::default(), &Default::default());
         assert_eq!(launches.unwrap()[0].label, "conv2d.direct");
     }
 }

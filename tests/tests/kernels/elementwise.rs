@@ -125,7 +125,7 @@ fn more_workgroups_than_one_dimension_takes() {
         ..Limits::DEFAULT
     };
     let launches = Kernel::Elementwise(args)
-        .launches(&limits, Tuning::default())
+        .launches(&limits, &Tuning::default())
         .unwrap();
     let [x, y, _] = launches[0].workgroups;
     assert!(x <= 16 && y > 1 && u64::from(x * y) * 64 * 4 >= args.len() as u64);
@@ -143,7 +143,7 @@ fn too_much_is_refused_with_the_limit() {
         ..PLAIN
     };
     let error = Kernel::Elementwise(args)
-        .launches(&Limits::DEFAULT, Tuning::default())
+        .launches(&Limits::DEFAULT, &Tuning::default())
         .unwrap_err();
     assert_eq!(error.code(), "limit-too-small");
     assert!(
@@ -155,7 +155,7 @@ fn too_much_is_refused_with_the_limit() {
         ..Limits::DEFAULT
     };
     let error = Kernel::Elementwise(PLAIN)
-        .launches(&limits, Tuning::default())
+        .launches(&limits, &Tuning::default())
         .unwrap_err();
     assert!(
         error
@@ -172,7 +172,7 @@ fn too_much_is_refused_with_the_limit() {
         ..PLAIN
     };
     let error = Kernel::Elementwise(many)
-        .launches(&limits, Tuning::default())
+        .launches(&limits, &Tuning::default())
         .unwrap_err();
     assert!(
         error

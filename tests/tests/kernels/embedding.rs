@@ -42,7 +42,7 @@ fn token_tables_and_the_default_limit_of_a_binding() {
         positions: 77,
         output: Precision::F32,
     };
-    let launches = |args| Kernel::Embedding(args).launches(&Limits::DEFAULT, Tuning::default());
+    let launches = |args| Kernel::Embedding(args).launches(&Limits::DEFAULT, &Tuning::default());
     let table = launches(args).unwrap()[0].bindings[1];
     assert_eq!(table.bytes, 151_781_376 / 2);
     let twice = EmbeddingArgs {

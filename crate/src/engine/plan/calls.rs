@@ -82,7 +82,7 @@ pub struct CallRow {
 impl Plan {
     /// The calls of a part as rows without times.
     #[must_use]
-    pub fn call_rows(&self, part: Part, limits: &Limits, tuning: Tuning) -> Vec<CallRow> {
+    pub fn call_rows(&self, part: Part, limits: &Limits, tuning: &Tuning) -> Vec<CallRow> {
         let calls = self.program.calls(part).iter().enumerate();
         calls
             .map(|(index, call)| {

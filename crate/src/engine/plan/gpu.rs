@@ -58,6 +58,7 @@ pub struct Gpu {
     pipelines: Pipelines,
     in_flight: Mutex<VecDeque<InFlight>>,
     pace: Mutex<Pace>,
+    tuning: Mutex<Tuning>,
     /// Bytes written since the last submission.
     written: AtomicU64,
 }
@@ -86,10 +87,17 @@ impl Gpu {
         let memory = Arc::new(GpuMemory::default());
         let fault = Fault::new(&memory);
         let (device, adapter) = backend::Device::open(needed, &fault).await?;
+        let is_software = adapter.is_software || is_software(&adapter.name);
+        let tuning = if is_software {
+            Tuning::SOFTWARE
+        } else {
+            Tuning::default()
+        };
         Ok(Self {
             device,
             limits: *needed,
-            is_software: adapter.is_software || is_software(&adapter.name),
+            is_software,
+            tuning: Mutex::new(tuning),
             adapter: adapter.name,
             memory,
             fault,
@@ -118,14 +126,20 @@ impl Gpu {
         self.is_software
     }
 
-    /// The launches' choices that suit it.
+    /// The launches' choices that suit it: what was measured, else what is known of its kind.
     #[must_use]
     pub fn tuning(&self) -> Tuning {
-        if self.is_software {
-            Tuning::SOFTWARE
-        } else {
-            Tuning::default()
-        }
+        *lock(&self.tuning)
+    }
+
+    /// Takes choices that were measured on it. Networks that are there keep theirs.
+    pub fn set_tuning(&self, tuning: Tuning) {
+        *lock(&self.tuning) = tuning;
+    }
+
+    /// Milliseconds by the clock that submissions are timed with.
+    pub(super) fn now_ms(&self) -> f64 {
+        backend::now_ms()
     }
 
     /// The count of all buffers.

@@ -204,7 +204,7 @@ impl<'a> Survey<'a> {
         };
         for call in calls {
             let name = format!("{} of {}", call.kernel.name(), call.module);
-            let bindings: Vec<u64> = match call.kernel.launches(self.limits, Tuning::default()) {
+            let bindings: Vec<u64> = match call.kernel.launches(self.limits, &Tuning::default()) {
                 Ok(launches) => {
                     work.dispatches += launches.len();
                     for launch in &launches {

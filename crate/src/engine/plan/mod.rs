@@ -30,9 +30,9 @@ mod strips;
 mod verify;
 mod verify_rows;
 
+pub use calls::{CallRow, Part};
 #[cfg(feature = "plan")]
 pub use gpu::{BufferUse, Gpu, GpuBuffer, GpuMemory};
-pub use calls::{CallRow, Part};
 pub use graph::{Graph, Node, Op, Rate, ValueId, WeightId, WeightInfo};
 pub use layout::{ArenaLayout, WeightLayout};
 pub use lower::lower;
@@ -41,7 +41,7 @@ pub use options::{AttentionChoice, Fusions, LowerOptions, Strips};
 pub use program::{Dispatch, Keep, Place, Port, Program, Slot, SlotId, SlotPart};
 pub use recorder::{Recorder, Symbolic};
 #[cfg(feature = "plan")]
-pub use replay::{CountedBytes, Network, NetworkWeights, ReplayOptions};
+pub use replay::{CountedBytes, Network, NetworkWeights, ReplayOptions, TileTimes};
 pub use verify::{PlanFault, verify};
 
 use crate::{Error, Result, kernels::Limits};

@@ -4,6 +4,7 @@
 //! Together they are to the byte what [`super::StageMemory`] promises. Weights on their way into the kernels' layout pass through the arena,
 //! which holds nothing between two runs but what is kept in buffers apart.
 
+mod autotune;
 mod prepare;
 mod timing;
 mod upload;
@@ -17,6 +18,7 @@ use super::{
     program::Keep,
 };
 use crate::{Error, Result, kernels::Tuning};
+pub use autotune::TileTimes;
 use prepare::{Prepared, Ready, cut};
 use upload::Uploads;
 
@@ -126,7 +128,7 @@ impl Network {
         options: ReplayOptions,
     ) -> Result<Self> {
         weights.check(&plan.graph, &plan.weights)?;
-        let prepared = Prepared::new(&plan, gpu.limits(), options.tuning)?;
+        let prepared = Prepared::new(&plan, gpu.limits(), &options.tuning)?;
         let buffers = Self::buffers(gpu, &plan, weights, &prepared).await?;
         let [schedule, image, step] = gpu
             .validated(plan.graph.name, || {

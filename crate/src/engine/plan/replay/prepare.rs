@@ -29,7 +29,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(plan: &Plan, limits: &Limits, tuning: Tuning) -> Result<Self> {
+    pub(super) fn new(plan: &Plan, limits: &Limits, tuning: &Tuning) -> Result<Self> {
         let alignment = limits.offset_alignment_bytes as usize;
         let mut params = Vec::new();
         let mut prepare = |dispatch: &Dispatch| -> Result<Vec<(Launch, u64)>> {
@@ -112,15 +112,16 @@ pub(super) fn cut(dispatches: &[Ready], work: u64) -> (&[Ready], u64, &[Ready]) 
     (now, sum, later)
 }
 
-struct Maker<'a> {
-    gpu: &'a Gpu,
-    plan: &'a Plan,
-    buffers: &'a Buffers,
-    pass: usize,
+/// Makes bind groups over the buffers of one pass.
+pub(super) struct Maker<'a> {
+    pub(super) gpu: &'a Gpu,
+    pub(super) plan: &'a Plan,
+    pub(super) buffers: &'a Buffers,
+    pub(super) pass: usize,
 }
 
 impl Maker<'_> {
-    fn bound(&self, call: &Dispatch, launch: &Launch, params: u64) -> Result<BoundCall> {
+    pub(super) fn bound(&self, call: &Dispatch, launch: &Launch, params: u64) -> Result<BoundCall> {
         let operands = call.kernel.operands();
         let fault = || Error::Plan {
             network: self.plan.graph.name.to_owned(),

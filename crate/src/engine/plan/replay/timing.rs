@@ -24,7 +24,7 @@ impl Network {
         pass: usize,
         step: usize,
     ) -> Result<Vec<CallRow>> {
-        let (limits, tuning) = (self.gpu.limits(), self.options.tuning);
+        let (limits, tuning) = (self.gpu.limits(), &self.options.tuning);
         let mut rows = self.plan.call_rows(part, limits, tuning);
         if !self.gpu.has_timestamps() {
             return Ok(rows);
@@ -43,7 +43,7 @@ impl Network {
     }
 
     /// The nanoseconds of each call.
-    async fn time(&self, dispatches: &[Ready]) -> Result<Vec<f64>> {
+    pub(super) async fn time(&self, dispatches: &[Ready]) -> Result<Vec<f64>> {
         let gpu = &self.gpu;
         let calls: Vec<_> = dispatches.chunk_by(|a, b| a.call == b.call).collect();
         let mut times = Vec::with_capacity(calls.len());
