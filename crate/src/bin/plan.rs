@@ -11,7 +11,7 @@ use std::{
 
 use latent_canvas::{
     config::{ClipTextConfig, UNetConfig, VaeConfig, check_model_index},
-    engine::plan::{Guidance, LowerOptions, MemoryPlan, Plan, Verdict},
+    engine::plan::{Guidance, LowerOptions, MemoryPlan, Plan, VaeMethod, Verdict},
     kernels::{Limits, Precision},
     models::plan::{ModelConfigs, ModelPlan, PlanRequest},
 };
@@ -28,6 +28,8 @@ Exits with 0 where the model fits, with 3 where it does not.
   --budget BYTES          most memory to take: 133MB, 1.8GiB, 900MiB or a number of bytes
   --activations f16|f32   how activations are stored; f16 without it
   --guidance HOW          off, one-batch, two-passes, or auto: one batch where it fits, else two passes
+  --vae HOW               how the picture is decoded: whole, exact (in strips, the same picture up to rounding), blended (in tiles that
+                          overlap), or auto: the first of them that fits
   --ops STAGE             instead of JSON, list the calls of text_encoder, unet or vae_decoder in their order:
                           million multiply-adds, MiB of activations bound, kernel, operations, module
   --steps N               steps of the schedule, whose time embeddings are computed beforehand; 20 without it
@@ -83,6 +85,7 @@ struct Arguments {
     budget_bytes: Option<u64>,
     activations: Precision,
     guidance: Option<Guidance>,
+    vae: VaeMethod,
     steps: usize,
     ops: Option<String>,
 }
@@ -120,6 +123,8 @@ fn run() -> Result<bool, String> {
                 ..LowerOptions::new(arguments.activations)
             },
             limits: Limits::DEFAULT,
+            vae: arguments.vae,
+            budget_bytes: arguments.budget_bytes,
         };
         let plan = ModelPlan::new(&configs, &request).map_err(|error| error.to_string())?;
         let verdict = plan.memory.fits(&request.limits, arguments.budget_bytes);
@@ -212,6 +217,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error>
         budget_bytes: None,
         activations: Precision::F16,
         guidance: None,
+        vae: VaeMethod::Auto,
         steps: 20,
         ops: None,
     };
@@ -234,6 +240,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error>
                     &[("f16", Precision::F16), ("f32", Precision::F32)],
                 )?;
             }
+            Long("vae") => arguments.vae = choice(parser.value()?, &VaeMethod::NAMED)?,
             Long("guidance") => {
                 arguments.guidance = choice(
                     parser.value()?,

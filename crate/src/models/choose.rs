@@ -3,7 +3,7 @@
 use super::plan::{ModelConfigs, ModelPlan, PlanRequest};
 use crate::{
     Error, Result,
-    engine::plan::{AttentionChoice, Guidance, LowerOptions, Residency, Verdict},
+    engine::plan::{AttentionChoice, Guidance, LowerOptions, Residency, VaeMethod, Verdict},
     kernels::{Limits, Precision},
 };
 
@@ -154,6 +154,8 @@ pub fn choose_plan(
                 guidance,
                 options,
                 limits: *limits,
+                vae: VaeMethod::Auto,
+                budget_bytes: wishes.budget_bytes,
             };
             let plan = ModelPlan::new(configs, &request)?;
             let verdict = plan.memory.fits(limits, wishes.budget_bytes);

@@ -17,4 +17,6 @@ pub mod resnet;
 pub mod transformer_2d;
 pub mod unet_2d_blocks;
 pub mod unet_2d_condition;
+mod vae_plan;
+pub mod vae_tiling;
 pub mod weights;

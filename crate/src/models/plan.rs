@@ -1,10 +1,14 @@
 //! All stages of a model planned for one size: from the three configs to the memory they will take.
 
-use super::record::{record_text_encoder, record_unet, record_vae_decoder};
+use super::{
+    record::{record_text_encoder, record_unet},
+    vae_plan::VaePlanner,
+    vae_tiling::TileGrid,
+};
 use crate::{
     Error, Result,
     config::{ClipTextConfig, UNetConfig, VaeConfig},
-    engine::plan::{Guidance, LowerOptions, MemoryPlan, Plan, StageMemory},
+    engine::plan::{Guidance, LowerOptions, MemoryPlan, Plan, StageMemory, VaeMethod},
     kernels::Limits,
 };
 
@@ -32,6 +36,10 @@ pub struct PlanRequest {
     pub options: LowerOptions,
     /// What the GPU allows.
     pub limits: Limits,
+    /// How the VAE decodes.
+    pub vae: VaeMethod,
+    /// Most bytes of GPU memory, where there is a limit: for the choice of how the VAE decodes.
+    pub budget_bytes: Option<u64>,
 }
 
 /// The plans of all stages.
@@ -41,8 +49,10 @@ pub struct ModelPlan {
     pub text_encoder: Plan,
     /// One prediction.
     pub unet: Plan,
-    /// Latents to a picture, whole.
+    /// Latents to a picture, or one tile of it.
     pub vae_decoder: Plan,
+    /// The tiles: one, but for blended decoding.
+    pub vae_grid: TileGrid,
     /// The memory of all.
     pub memory: MemoryPlan,
 }
@@ -73,18 +83,40 @@ impl ModelPlan {
         let tokens = configs.text_encoder.max_position_embeddings;
         let text = record_text_encoder(&configs.text_encoder, guidance.prompts())?;
         let unet = record_unet(&configs.unet, guidance.batch(), height, width, tokens)?;
-        let vae = record_vae_decoder(&configs.vae, 1, height, width)?;
         let text_encoder = Plan::new(text, options, 1, limits)?;
         let unet = Plan::new(unet, options, guidance.passes(), limits)?;
-        let vae_decoder = Plan::new(vae, options, 1, limits)?;
-        let stages = [&text_encoder, &unet, &vae_decoder]
+        let mut stages: Vec<StageMemory> = [&text_encoder, &unet]
             .map(|plan| StageMemory::new(plan, limits))
             .to_vec();
+        let planner = VaePlanner {
+            config: &configs.vae,
+            size: [height, width],
+            options,
+            limits,
+        };
+        let allowed = match request.budget_bytes {
+            Some(budget) => {
+                let others: u64 = stages.iter().map(|stage| stage.weights_bytes).sum();
+                let all = others + planner.weights_bytes()?;
+                let peaks = stages
+                    .iter()
+                    .map(|stage| all + stage.peak_bytes - stage.weights_bytes);
+                // beside the weights of the other stages, where those can stay; or alone
+                let beside = budget.checked_sub(others);
+                let beside = beside.filter(|_| peaks.max().is_none_or(|peak| peak <= budget));
+                beside.into_iter().chain([budget]).collect()
+            }
+            None => Vec::new(),
+        };
+        let vae = planner.choose(request.vae, &allowed)?;
+        stages.push(vae.memory);
+        let memory = MemoryPlan::new(*guidance, options.activations, stages);
         Ok(Self {
-            memory: MemoryPlan::new(*guidance, options.activations, stages),
+            memory: memory.with_vae(vae.tiling),
             text_encoder,
             unet,
-            vae_decoder,
+            vae_decoder: vae.plan,
+            vae_grid: vae.grid,
         })
     }
 }

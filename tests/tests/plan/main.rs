@@ -10,4 +10,6 @@ mod places;
 mod random_graphs;
 mod recording;
 mod strips;
+mod vae;
+mod vae_tiling;
 mod values;

@@ -3,7 +3,7 @@
 use super::{
     arena::{Item, Offset, pack},
     graph::{Graph, WeightId},
-    liveness::lifetimes,
+    liveness::{lifetimes, live_bytes},
     program::{Keep, Program, SlotId},
 };
 use crate::{
@@ -77,6 +77,24 @@ impl ArenaLayout {
             heuristic: packing.heuristic,
             places,
         }
+    }
+
+    /// What no layout of a program can be below, found without looking for one.
+    #[must_use]
+    pub fn least_bytes(program: &Program, passes: usize, limits: &Limits) -> u64 {
+        let align = |bytes: u64| bytes.next_multiple_of(limits.offset_alignment_bytes);
+        let lifetimes = lifetimes(program);
+        let slots = program.slots.iter().zip(&lifetimes);
+        let items: Vec<Item> = slots
+            .filter_map(|(slot, lifetime)| Some((align(slot.bytes), (*lifetime)?)))
+            .collect();
+        let kept = program.slots.iter().filter(|slot| slot.part.is_none());
+        let kept = kept.map(|slot| match slot.keep {
+            Keep::No => 0,
+            Keep::Shared => align(slot.bytes),
+            Keep::PerPass => passes as u64 * align(slot.bytes),
+        });
+        live_bytes(&items).into_iter().max().unwrap_or(0) + kept.sum::<u64>()
     }
 
     /// Where a slot is in a pass.

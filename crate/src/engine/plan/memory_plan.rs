@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use super::{
     Plan,
     program::{Dispatch, macs},
+    tiling::VaeTiling,
 };
 use crate::kernels::{Limits, Precision, Tuning};
 
@@ -269,6 +270,8 @@ pub struct MemoryPlan {
     /// How activations are stored.
     #[serde(serialize_with = "name")]
     pub activations: Precision,
+    /// How the VAE decodes; its stage is one run of it.
+    pub vae: VaeTiling,
     /// Each stage.
     pub stages: Vec<StageMemory>,
     /// The peak with all weights resident.
@@ -326,6 +329,7 @@ impl MemoryPlan {
         Self {
             guidance,
             activations,
+            vae: VaeTiling::Whole,
             all_stages: peak(|_, all| all),
             stage_by_stage: peak(|stage, _| stage.weights_bytes),
             largest_binding_bytes: stages
@@ -340,6 +344,13 @@ impl MemoryPlan {
                 .unwrap_or(0),
             stages,
         }
+    }
+
+    /// The same with another way to decode than whole.
+    #[must_use]
+    pub const fn with_vae(mut self, vae: VaeTiling) -> Self {
+        self.vae = vae;
+        self
     }
 
     /// Whether the model can be run within `limits` and, where one is given, `budget_bytes`.
@@ -385,34 +396,40 @@ impl MemoryPlan {
     }
 
     fn refusal(&self, limits: &Limits) -> Option<Verdict> {
-        let refused = |reason: String| {
+        let refused = |stage: &StageMemory, reason: String| {
             Some(Verdict {
                 fits: false,
                 residency: None,
                 peak_bytes: self.stage_by_stage.peak_bytes,
                 reason,
-                remedy: self.smaller("a GPU with larger limits"),
+                remedy: self.smaller(stage.stage, "a GPU with larger limits"),
             })
         };
         for stage in &self.stages {
             let (name, binding) = (stage.stage, &stage.largest_binding);
             if binding.bytes > limits.max_storage_buffer_binding_bytes {
-                return refused(format!(
-                    "The {name} binds {} at once ({}), and this GPU's limit is {}.",
-                    mib(binding.bytes),
-                    binding.call,
-                    mib(limits.max_storage_buffer_binding_bytes)
-                ));
+                return refused(
+                    stage,
+                    format!(
+                        "The {name} binds {} at once ({}), and this GPU's limit is {}.",
+                        mib(binding.bytes),
+                        binding.call,
+                        mib(limits.max_storage_buffer_binding_bytes)
+                    ),
+                );
             }
             if stage.largest_buffer_bytes > limits.max_buffer_bytes {
-                return refused(format!(
-                    "The {name} needs a buffer of {}, and this GPU's limit is {}.",
-                    mib(stage.largest_buffer_bytes),
-                    mib(limits.max_buffer_bytes)
-                ));
+                return refused(
+                    stage,
+                    format!(
+                        "The {name} needs a buffer of {}, and this GPU's limit is {}.",
+                        mib(stage.largest_buffer_bytes),
+                        mib(limits.max_buffer_bytes)
+                    ),
+                );
             }
             if let Some(why) = &stage.refused {
-                return refused(format!("The {name} cannot run: {why}"));
+                return refused(stage, format!("The {name} cannot run: {why}"));
             }
         }
         None
@@ -434,13 +451,19 @@ impl MemoryPlan {
         format!(
             "Allow {} for this size. {}",
             mib(peak.peak_bytes),
-            self.smaller(passes)
+            self.smaller(peak.stage, passes)
         )
     }
 
-    /// What makes activations smaller, and one thing more.
-    fn smaller(&self, more: &str) -> String {
+    /// What makes the activations of a stage smaller, and one thing more.
+    fn smaller(&self, stage: &str, more: &str) -> String {
         let mut list = vec!["a smaller width and height"];
+        match self.vae {
+            _ if stage != "vae_decoder" => {}
+            VaeTiling::Whole => list.push("a VAE that decodes in strips or tiles"),
+            VaeTiling::Exact { .. } => list.push("a VAE that decodes in tiles"),
+            VaeTiling::Blended { .. } => {}
+        }
         if self.activations == Precision::F32 {
             list.push("float16 activations");
         }

@@ -27,6 +27,7 @@ mod storage;
 mod strip_calls;
 mod strip_rows;
 mod strips;
+mod tiling;
 mod verify;
 mod verify_rows;
 
@@ -42,6 +43,7 @@ pub use program::{Dispatch, Keep, Place, Port, Program, Slot, SlotId, SlotPart};
 pub use recorder::{Recorder, Symbolic};
 #[cfg(feature = "plan")]
 pub use replay::{CountedBytes, Network, NetworkWeights, ReplayOptions, TileTimes};
+pub use tiling::{VaeMethod, VaeTiling};
 pub use verify::{PlanFault, verify};
 
 use crate::{Error, Result, kernels::Limits};
