@@ -63,13 +63,29 @@ def linear(task, weights):
 
 
 def attention(task, _weights):
-    # onnxruntime's own operator, which is faster there than the products and the softmax that an exporter writes
+    # The products and the softmax that an exporter writes. onnxruntime has an operator of its own, MultiHeadAttention, but with version
+    # 1.30 its values are wrong on SwiftShader.
+    heads, head_dim, tokens = task["num_heads"], task["head_dim"], task["tokens"]
     names = ["query", "key", "value"]
-    shape = [1, task["tokens"], task["num_heads"] * task["head_dim"]]
-    node = helper.make_node(
-        "MultiHeadAttention", names, ["output"], domain="com.microsoft", num_heads=task["num_heads"]
-    )
-    return single_operation([node], dict.fromkeys(names, shape), shape, {})
+    shape = [1, tokens, heads * head_dim]
+    nodes = []
+    for name, order in zip(names, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])):
+        nodes.append(helper.make_node("Reshape", [name, "heads"], [f"{name}_heads"]))
+        nodes.append(helper.make_node("Transpose", [f"{name}_heads"], [f"{name}_matrix"], perm=order))
+    nodes += [
+        helper.make_node("Mul", ["query_matrix", "scale"], ["query_scaled"]),
+        helper.make_node("MatMul", ["query_scaled", "key_matrix"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["weights"], axis=-1),
+        helper.make_node("MatMul", ["weights", "value_matrix"], ["sums"]),
+        helper.make_node("Transpose", ["sums"], ["sums_tokens"], perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["sums_tokens", "tokens"], ["output"]),
+    ]
+    constants = {
+        "heads": np.array([1, tokens, heads, head_dim], np.int64),
+        "tokens": np.array(shape, np.int64),
+        "scale": np.array(head_dim**-0.5, np.float32),
+    }
+    return single_operation(nodes, dict.fromkeys(names, shape), shape, constants)
 
 
 class UNet(torch.nn.Module):
