@@ -41,6 +41,9 @@ Draws a picture with the plan engine on this machine's graphics API (Vulkan, Met
   --budget BYTES           most GPU memory to take: 900MiB, 1.8GiB, none (none)
   --activations HOW        f32, f16 or auto: float16 where float32 does not fit (auto)
   --guidance HOW           one-batch, two-passes or auto: two passes where a batch does not fit (auto)
+  --vae HOW                whole, exact (in strips, the same picture up to rounding), blended (in tiles that overlap), or auto: the first
+                           of them that fits (auto)
+  --autotune HOW           on, off or auto: tiles are measured while the model loads, but for software on a CPU (auto)
   --attention HOW          sliced or auto: the memory-efficient form where there is a kernel for it (auto)
   --help
 ";

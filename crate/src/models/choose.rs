@@ -16,16 +16,27 @@ pub struct PlanWishes {
     pub guidance: Option<Guidance>,
     /// How attention is computed. Without a wish the memory-efficient form wherever there is a kernel for it.
     pub attention: Option<AttentionChoice>,
+    /// How the picture is decoded. By default whole where that fits, in exact strips where it does not, else in blended tiles.
+    pub vae: VaeMethod,
     /// Most bytes of GPU memory to take.
     pub budget_bytes: Option<u64>,
+    /// Whether tiles are measured on the GPU when a model is loaded. Without a wish they are, but for software on a CPU, which is known.
+    pub autotune: Option<bool>,
 }
 
 impl PlanWishes {
     /// The names that [`Self::set`] knows.
-    pub const NAMES: [&str; 4] = ["activations", "guidance", "attention", "budget"];
+    pub const NAMES: [&str; 6] = [
+        "activations",
+        "guidance",
+        "attention",
+        "vae",
+        "budget",
+        "autotune",
+    ];
 
-    /// Sets a wish from text: `activations` to `f32` or `f16`, `guidance` to `one-batch` or `two-passes`, `attention` to `sliced`, each of
-    /// them to `auto`; `budget` to a size as [`parse_bytes`] reads it, or `none`.
+    /// Sets a wish from text: `activations` to `f32` or `f16`, `guidance` to `one-batch` or `two-passes`, `attention` to `sliced`,
+    /// `vae` to `whole`, `exact` or `blended`, `autotune` to `on` or `off`, each of them to `auto`; `budget` to a size as [`parse_bytes`] reads it, or `none`.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] names the wish and its values.
@@ -45,6 +56,14 @@ impl PlanWishes {
             "attention" => {
                 let known = [("sliced", AttentionChoice::Sliced)];
                 self.attention = choice(name, value, &known)?;
+            }
+            "vae" => {
+                let known = VaeMethod::NAMED.into_iter();
+                let known: Vec<_> = known.filter(|(known, _)| *known != "auto").collect();
+                self.vae = choice(name, value, &known)?.unwrap_or_default();
+            }
+            "autotune" => {
+                self.autotune = choice(name, value, &[("on", true), ("off", false)])?;
             }
             "budget" => {
                 self.budget_bytes = match value {
@@ -154,7 +173,7 @@ pub fn choose_plan(
                 guidance,
                 options,
                 limits: *limits,
-                vae: VaeMethod::Auto,
+                vae: wishes.vae,
                 budget_bytes: wishes.budget_bytes,
             };
             let plan = ModelPlan::new(configs, &request)?;

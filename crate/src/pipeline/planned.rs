@@ -22,22 +22,42 @@ use crate::{
         network_sink::NetworkSink,
         plan::{ModelConfigs, ModelPlan},
         unet_2d_condition::unet_sinusoid,
+        vae_tiling::Blend,
     },
     observer::{Event, Observer, checkpoint},
 };
+
+/// Most time that the tiles of one network are measured for, in milliseconds; the class that is begun is finished.
+const AUTOTUNE_MS: f64 = 1500.0;
 
 /// The plan engine on a GPU.
 #[derive(Debug, Clone)]
 pub struct PlanEngine {
     gpu: Arc<Gpu>,
     wishes: PlanWishes,
+    is_tuned: bool,
 }
 
 impl PlanEngine {
     /// The engine on `gpu`, which plans as `wishes` ask.
     #[must_use]
     pub fn new(gpu: Arc<Gpu>, wishes: PlanWishes) -> Self {
-        Self { gpu, wishes }
+        Self {
+            gpu,
+            wishes,
+            is_tuned: false,
+        }
+    }
+
+    /// Takes the tiles that were measured on this GPU at an earlier time, as [`crate::kernels::Tuning::text`] wrote them; a text of another release is
+    /// left alone, and they are measured anew.
+    #[must_use]
+    pub fn tuned(mut self, text: &str) -> Self {
+        if let Some(tuning) = self.gpu.tuning().read(text).filter(|_| !text.is_empty()) {
+            self.gpu.set_tuning(tuning);
+            self.is_tuned = true;
+        }
+        self
     }
 }
 
@@ -50,6 +70,8 @@ pub struct PlanStages<F> {
     configs: ModelConfigs,
     weights: [Option<Arc<NetworkWeights>>; 3],
     weight_bytes: u64,
+    /// Networks whose tiles are still to be measured.
+    untuned: Vec<Component>,
     picture: Option<Picture>,
 }
 
@@ -192,8 +214,17 @@ impl<F: ModelFolder> PlanStages<F> {
         self.files
             .stream(component, &mut sink, sum, observer)
             .await?;
-        self.weights[component as usize] = Some(network.weights());
-        Ok(network)
+        let weights = network.weights();
+        self.weights[component as usize] = Some(Arc::clone(&weights));
+        if !self.untuned.contains(&component) {
+            return Ok(network);
+        }
+        self.untuned.retain(|&untuned| untuned != component);
+        let (tuning, _) = network.autotune(self.gpu.tuning(), AUTOTUNE_MS).await?;
+        self.gpu.set_tuning(tuning);
+        let plan = self.picture()?.plan(component).clone();
+        let options = ReplayOptions::new(&self.gpu);
+        Network::with_weights(&self.gpu, plan, weights, options).await
     }
 }
 
@@ -262,11 +293,22 @@ impl<F: ModelFolder> Stages for PlanStages<F> {
     }
 
     async fn decode(&mut self, latents: &[f32], observer: &mut impl Observer) -> Result<Vec<f32>> {
-        self.picture()?.unet = None;
+        const COLOURS: usize = 3;
+        let picture = self.picture()?;
+        picture.unet = None;
+        let grid = picture.plan.vae_grid.clone();
         let mut network = self.network(Component::Vae, observer).await?;
-        network.write_input("latents", 0, latents)?;
-        network.run_step(0, 0).await?;
-        network.read_output("sample").await
+        let channels = self.configs.vae.latent_channels;
+        let mut blend = Blend::new(grid.clone(), self.configs.vae.scale_factor(), COLOURS);
+        let mut sample = Vec::new();
+        for tile in 0..grid.len() {
+            // between tiles a cancel can arrive
+            checkpoint(observer, Event::Decode).await?;
+            network.write_input("latents", 0, &grid.cut(tile, latents, channels)?)?;
+            network.run_step(0, 0).await?;
+            sample.extend(blend.add(tile, network.read_output("sample").await?)?);
+        }
+        Ok(sample)
     }
 }
 
@@ -281,7 +323,13 @@ impl<F: ModelFolder> LoadStages<F> for PlanEngine {
         observer: &mut impl Observer,
     ) -> Result<PlanStages<F>> {
         let side = configs.unet.sample_size.unwrap_or(64);
+        let untuned = match self.wishes.autotune {
+            Some(false) => Vec::new(),
+            None if self.is_tuned || self.gpu.is_software() => Vec::new(),
+            Some(true) | None => vec![Component::UNet, Component::Vae],
+        };
         let mut stages = PlanStages {
+            untuned,
             gpu: self.gpu,
             wishes: self.wishes,
             files,
