@@ -41,8 +41,9 @@ full_size unet_16x16
 full_size vae_16x16
 check "bench" bench --rounds 3 --json "$folder/bench.json"
 full_size unet_64x64
-full_size vae_64x64
+full_size vae_64x64_exact
 full_size vae_64x64_float16
+full_size vae_64x64_blended
 
 printf '\n== %d s\n' "$SECONDS"
 for label in "${late[@]}"; do printf 'not done in time: %s\n' "$label"; done
