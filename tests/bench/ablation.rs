@@ -6,8 +6,10 @@ use std::{fmt::Write as _, sync::Arc, time::Instant};
 use latent_canvas::{
     engine::plan::{
         AttentionChoice, Fusions, Gpu, Guidance, LowerOptions, MemoryPlan, Network, StageMemory,
+        Strips,
     },
     kernels::{Precision, Tile, Tuning},
+    models::vae_tiling::TileGrid,
 };
 use latent_canvas_bench::{
     cpu::process_seconds,
@@ -29,6 +31,8 @@ pub(crate) struct Ablation {
     steps: usize,
     /// Of the UNet.
     unet: Vec<Line>,
+    /// What the autotuner chose: class of products, times of the tiles in microseconds, tile.
+    tiles: Vec<String>,
     /// Of the decoder, per picture.
     vae: Vec<Line>,
     /// Where the weights of the stages are.
@@ -60,11 +64,13 @@ pub(crate) async fn measure(rounds: usize) -> Ablation {
     let gpu = request().await.unwrap();
     let unet = job("emoji-step");
     let vae = job("emoji-decode");
+    let (tuning, tiles) = autotuned(&gpu, &unet).await;
     Ablation {
         adapter: gpu.adapter().to_owned(),
         steps: STEPS,
-        unet: compare(&gpu, &unet, unet_forms(&gpu), rounds).await,
-        vae: vae_lines(&gpu, &vae, rounds).await,
+        unet: compare(&gpu, unet_forms(&gpu, &unet, tuning), rounds).await,
+        tiles,
+        vae: compare(&gpu, vae_forms(&gpu, &vae), rounds).await,
         residency: residency(&gpu, &[unet, vae]).await,
     }
 }
@@ -77,22 +83,57 @@ fn job(name: &str) -> Job {
 /// How a form differs from everything on.
 struct Form {
     title: String,
+    job: Job,
     settings: Settings,
+    /// Pictures of one run, or a part of one.
+    pictures: f64,
     /// Whether the network is recorded, planned and bound anew for each step.
     anew: bool,
 }
 
-fn unet_forms(gpu: &Gpu) -> Vec<Form> {
+impl Form {
+    fn new(title: &str, job: &Job, settings: Settings) -> Self {
+        Self {
+            title: title.to_owned(),
+            job: job.clone(),
+            settings,
+            pictures: 1.0,
+            anew: false,
+        }
+    }
+}
+
+/// The tiles that the autotuner chooses for a network, and what it measured.
+async fn autotuned(gpu: &Arc<Gpu>, job: &Job) -> (Tuning, Vec<String>) {
+    const BUDGET_MS: f64 = 5_000.0;
+    let settings = Settings::new(gpu, Precision::F16);
+    let plan = settings.plan(gpu, job).unwrap();
+    let network = Network::new(gpu, plan, settings.replay).await;
+    let known = gpu.tuning();
+    let (tuning, times) = network.unwrap().autotune(known, BUDGET_MS).await.unwrap();
+    let tiles = times.iter().map(|times| {
+        let micros = times.nanoseconds.iter().zip(Tile::ALL);
+        let micros: Vec<_> = micros
+            .map(|(nanoseconds, tile)| format!("{tile:?} {:.0}", nanoseconds / 1e3))
+            .collect();
+        let class = times.class.name();
+        format!(
+            "{class}, {}: {} us; {:?}",
+            times.module,
+            micros.join(", "),
+            times.tile
+        )
+    });
+    (tuning, tiles.collect())
+}
+
+fn unet_forms(gpu: &Gpu, job: &Job, tuning: Tuning) -> Vec<Form> {
     let all = Settings::new(gpu, Precision::F16);
     let mut forms = Vec::new();
     let mut form = |title: &str, change: fn(&mut Settings)| {
         let mut settings = all;
         change(&mut settings);
-        forms.push(Form {
-            title: title.to_owned(),
-            settings,
-            anew: false,
-        });
+        forms.push(Form::new(title, job, settings));
     };
     form("everything on", |_| {});
     form("float32 activations", |s| {
@@ -131,56 +172,63 @@ fn unet_forms(gpu: &Gpu) -> Vec<Form> {
     });
     form("guidance in two passes", |s| s.passes = 2);
     form("tiles by rule", |s| s.replay.tuning = Tuning::default());
-    for tile in Tile::ALL {
+    let mut tiles = |title: &str, tuning| {
         let mut settings = all;
-        settings.replay.tuning = Tuning::by_rule(Some(tile));
-        forms.push(Form {
-            title: format!("tile {tile:?} everywhere"),
-            settings,
-            anew: false,
-        });
+        settings.replay.tuning = tuning;
+        forms.push(Form::new(title, job, settings));
+    };
+    tiles("tiles by autotuning", tuning);
+    for tile in Tile::ALL {
+        let title = format!("tile {tile:?} everywhere");
+        tiles(&title, Tuning::by_rule(Some(tile)));
     }
     forms.push(Form {
-        title: "recorded and bound anew at each step".to_owned(),
-        settings: all,
         anew: true,
+        ..Form::new("recorded and bound anew at each step", job, all)
     });
     forms
 }
 
-async fn vae_lines(gpu: &Arc<Gpu>, job: &Job, rounds: usize) -> Vec<Line> {
+fn vae_forms(gpu: &Gpu, job: &Job) -> Vec<Form> {
+    const PICTURES: usize = 4;
+    const TILE: usize = 10;
+    let Task::Vae { side, .. } = job.task else {
+        return Vec::new();
+    };
     let of = |precision| Settings {
         lower: LowerOptions::new(precision),
         ..Settings::new(gpu, precision)
     };
-    let form = |title: &str, settings| Form {
-        title: title.to_owned(),
-        settings,
-        anew: false,
+    let all = of(Precision::F16);
+    let mut strips = all;
+    strips.lower.strips = Some(Strips::new(32 << 10, gpu.limits()));
+    let with = |batch, side| Job {
+        task: Task::Vae { batch, side },
+        ..job.clone()
     };
-    let forms = vec![
-        form("whole, one picture", of(Precision::F16)),
-        form(
-            "whole, one picture, float32 activations",
-            of(Precision::F32),
-        ),
-    ];
-    let mut lines = compare(gpu, job, forms, rounds).await;
-    const PICTURES: usize = 4;
-    let mut four = job.clone();
-    if let Task::Vae { batch, .. } = &mut four.task {
-        *batch = PICTURES;
-    }
-    let forms = vec![form(
-        "whole, four pictures at once (times of one)",
-        of(Precision::F16),
-    )];
-    for mut line in compare(gpu, &four, forms, rounds).await {
-        line.wall_ms /= PICTURES as f64;
-        line.cpu_ms /= PICTURES as f64;
-        lines.push(line);
-    }
-    lines
+    // as the planner of tiles lays them: a quarter is shared
+    let overlap = TILE.div_ceil(4);
+    let grid = TileGrid::new(side, side, [TILE; 2], [overlap; 2]).unwrap();
+    vec![
+        Form::new("whole", job, all),
+        Form::new("whole, float32 activations", job, of(Precision::F32)),
+        Form::new("exact, in strips of 32 KiB", job, strips),
+        Form {
+            pictures: 1.0 / grid.len() as f64,
+            ..Form::new(
+                &format!(
+                    "blended, {} tiles of {TILE}x{TILE}, without the blending",
+                    grid.len()
+                ),
+                &with(1, TILE),
+                all,
+            )
+        },
+        Form {
+            pictures: PICTURES as f64,
+            ..Form::new("whole, four pictures at once", &with(PICTURES, side), all)
+        },
+    ]
 }
 
 /// A form under measurement.
@@ -192,11 +240,11 @@ struct Lane {
     cpu_ms: Vec<f64>,
 }
 
-async fn compare(gpu: &Arc<Gpu>, job: &Job, forms: Vec<Form>, rounds: usize) -> Vec<Line> {
-    let weights = export::weights(&job.row);
+async fn compare(gpu: &Arc<Gpu>, forms: Vec<Form>, rounds: usize) -> Vec<Line> {
     let mut lanes = Vec::new();
     for form in forms {
-        let mut subject = PlanSubject::new(gpu, job, &weights, &form.settings)
+        let weights = export::weights(&form.job.row);
+        let mut subject = PlanSubject::new(gpu, &form.job, &weights, &form.settings)
             .await
             .unwrap();
         // compiles
@@ -213,11 +261,11 @@ async fn compare(gpu: &Arc<Gpu>, job: &Job, forms: Vec<Form>, rounds: usize) -> 
         });
     }
     for round in 0..rounds {
-        eprintln!("{}: round {} of {rounds}", job.row.title, round + 1);
+        eprintln!("round {} of {rounds}", round + 1);
         for lane in &mut lanes {
             let (start, cpu) = (Instant::now(), process_seconds());
             if lane.form.anew {
-                let plan = lane.form.settings.plan(gpu, job).unwrap();
+                let plan = lane.form.settings.plan(gpu, &lane.form.job).unwrap();
                 let weights = lane.subject.network().weights();
                 let again = Network::with_weights(gpu, plan, weights, lane.form.settings.replay);
                 drop(again.await.unwrap());
@@ -236,8 +284,8 @@ impl Lane {
         let promised = self.subject.network().promised();
         Line {
             title: self.form.title,
-            wall_ms: median(&self.wall_ms),
-            cpu_ms: median(&self.cpu_ms),
+            wall_ms: median(&self.wall_ms) / self.form.pictures,
+            cpu_ms: median(&self.cpu_ms) / self.form.pictures,
             begin_ms: self.begin_ms,
             dispatches: promised.run.dispatches * promised.passes,
             arena_bytes: counted.arena_bytes,
@@ -301,6 +349,10 @@ impl Ablation {
                 mib(line.arena_bytes),
                 mib(line.peak_bytes)
             );
+        }
+        out += "\nThe autotuner's choices:\n";
+        for tile in &self.tiles {
+            let _ = writeln!(out, "- {tile}");
         }
         out += "\n| decoder of the bundled model, 16x16 | ms a picture | CPU ms | dispatches | arena MiB | peak MiB |\n|---|--:|--:|--:|--:|--:|\n";
         for line in &self.vae {

@@ -54,7 +54,13 @@ async fn measure_row(row: &Row, rounds: usize) -> RowReport {
         match lane(name, &job, &weights).await {
             Ok(lane) => lanes.push(lane),
             Err(error) => {
-                let error = Some(error.to_string());
+                // whole chains of causes, over many lines, become a cell of a table
+                let text: Vec<_> = error
+                    .to_string()
+                    .split_whitespace()
+                    .map(str::to_owned)
+                    .collect();
+                let error = Some(text.join(" ").chars().take(300).collect());
                 engines.insert(
                     name.to_owned(),
                     Figures {

@@ -31,8 +31,12 @@ pub async fn request() -> Result<(BurnEngine, String)> {
         .await
         .map_err(|e| no_webgpu(format!("The browser has no WebGPU adapter to give ({e}).")))?;
     // cubecl takes the adapter's features for granted, so the device must have every one that cubecl uses.
-    let used_by_cubecl =
-        wgpu::Features::SHADER_F16 | wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY;
+    let used_by_cubecl = wgpu::Features::SHADER_F16
+        | wgpu::Features::SHADER_F64
+        | wgpu::Features::SHADER_INT64
+        | wgpu::Features::SHADER_FLOAT32_ATOMIC
+        | wgpu::Features::SUBGROUP
+        | wgpu::Features::TIMESTAMP_QUERY;
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("latent-canvas"),
         required_features: adapter.features() & used_by_cubecl,
