@@ -12,5 +12,6 @@ mod replay {
     mod memory;
     mod networks;
     mod pictures;
+    mod vae;
     mod values;
 }

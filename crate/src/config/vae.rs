@@ -24,6 +24,9 @@ pub struct VaeConfig {
     pub mid_block_add_attention: bool,
     /// Whether a 1x1 convolution stands before the decoder.
     pub use_post_quant_conv: bool,
+    /// Whether activations must be float32, because some are more than float16 can hold. False where the config does not say so: in diffusers
+    /// it is true then, but only the pipeline of Stable Diffusion XL asks.
+    pub force_upcast: bool,
 }
 
 impl VaeConfig {
@@ -62,6 +65,7 @@ impl VaeConfig {
             shift_factor: json.or("shift_factor", 0.0)?,
             mid_block_add_attention: json.or("mid_block_add_attention", true)?,
             use_post_quant_conv: json.or("use_post_quant_conv", true)?,
+            force_upcast: json.or("force_upcast", false)?,
             block_out_channels,
         };
         json.within("latent_channels", &[config.latent_channels], MAX_WIDTH)?;

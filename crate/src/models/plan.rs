@@ -9,7 +9,7 @@ use crate::{
     Error, Result,
     config::{ClipTextConfig, UNetConfig, VaeConfig},
     engine::plan::{Guidance, LowerOptions, MemoryPlan, Plan, StageMemory, VaeMethod},
-    kernels::Limits,
+    kernels::{Limits, Precision},
 };
 
 /// The configs of a model's networks.
@@ -32,7 +32,7 @@ pub struct PlanRequest {
     pub height: usize,
     /// How guidance runs.
     pub guidance: Guidance,
-    /// How the networks are lowered.
+    /// How the networks are lowered; the VAE with float32 activations where its config has `force_upcast`.
     pub options: LowerOptions,
     /// What the GPU allows.
     pub limits: Limits,
@@ -88,10 +88,14 @@ impl ModelPlan {
         let mut stages: Vec<StageMemory> = [&text_encoder, &unet]
             .map(|plan| StageMemory::new(plan, limits))
             .to_vec();
+        let mut vae_options = *options;
+        if configs.vae.force_upcast {
+            vae_options.activations = Precision::F32;
+        }
         let planner = VaePlanner {
             config: &configs.vae,
             size: [height, width],
-            options,
+            options: &vae_options,
             limits,
         };
         let allowed = match request.budget_bytes {

@@ -267,7 +267,7 @@ pub struct Peak {
 pub struct MemoryPlan {
     /// How guidance runs.
     pub guidance: Guidance,
-    /// How activations are stored.
+    /// How activations are stored; those of a VAE with `force_upcast` as float32 in any case.
     #[serde(serialize_with = "name")]
     pub activations: Precision,
     /// How the VAE decodes; its stage is one run of it.
