@@ -16,6 +16,7 @@ mod native {
         Activation, AttentionArgs, AttentionForm, Conv2dArgs, GemmArgs, GroupNormArgs, Kernel,
         Precision, Residual, Tile, Tuning,
     };
+    use latent_canvas_bench::cpu::cpu_seconds;
     use latent_canvas_tests::{gpu::Gpu, kernel_case::Case};
 
     const TIMES: usize = 3;
@@ -157,28 +158,5 @@ mod native {
             list.extend(rows.map(|(name, kernel)| (format!("{name}, {precision:?}"), kernel)));
         }
         list
-    }
-
-    /// CPU seconds of this process, all threads, while `work` runs; 0 where the system does not tell them.
-    fn cpu_seconds(work: impl FnOnce()) -> f64 {
-        let start = process_seconds();
-        work();
-        process_seconds() - start
-    }
-
-    fn process_seconds() -> f64 {
-        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // after the name, which ends with the last parenthesis: fields 3...; user and system time are 14 and 15, in 1/100 s
-        let fields = stat
-            .rsplit(')')
-            .next()
-            .unwrap_or_default()
-            .split_whitespace();
-        let ticks: f64 = fields
-            .skip(11)
-            .take(2)
-            .filter_map(|x| x.parse::<f64>().ok())
-            .sum();
-        ticks / 100.0
     }
 }

@@ -1,8 +1,11 @@
 //! The engines side by side on the native adapter, interleaved, in one process.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use latent_canvas::kernels::{Tile, Tuning};
+use latent_canvas::{
+    engine::plan::Gpu,
+    kernels::{Tile, Tuning},
+};
 use latent_canvas_bench::{
     cpu::process_seconds,
     report::{Figures, Report, RowReport},
@@ -16,8 +19,11 @@ use crate::export;
 const SAMPLE_SECONDS: f64 = 0.3;
 /// Most calls in a sample.
 const MOST_CALLS: f64 = 500.0;
-/// Side of the square product that tells the adapter's best rate.
-const BEST_SIDE: usize = 2048;
+/// Side of the square product that tells the adapter's best rate: long enough for a clock, and no longer.
+const BEST_SIDE: usize = 4096;
+const SOFTWARE_BEST_SIDE: usize = 1024;
+/// Runs of it with each tile.
+const BEST_RUNS: usize = 3;
 
 pub(crate) async fn measure(rows: &[Row], rounds: usize) -> Report {
     let gpu = request().await.unwrap();
@@ -25,7 +31,7 @@ pub(crate) async fn measure(rows: &[Row], rounds: usize) -> Report {
         place: "native".to_owned(),
         adapter: gpu.adapter().to_owned(),
         software: gpu.is_software(),
-        best_gflops: Some(best_gflops(rounds).await),
+        best_gflops: Some(best_gflops(&gpu).await),
         rows: Vec::new(),
     };
     for row in rows {
@@ -160,29 +166,33 @@ fn difference(got: &[f32], reference: &[f32]) -> f64 {
 }
 
 /// The best rate of a large matrix product over all tiles.
-async fn best_gflops(rounds: usize) -> f64 {
+async fn best_gflops(gpu: &Arc<Gpu>) -> f64 {
+    let side = if gpu.is_software() {
+        SOFTWARE_BEST_SIDE
+    } else {
+        BEST_SIDE
+    };
     let row = Row {
         name: "best",
         title: "best",
         task: Task::Linear {
-            rows: BEST_SIDE,
-            k: BEST_SIDE,
-            n: BEST_SIDE,
+            rows: side,
+            k: side,
+            n: side,
         },
         folder: None,
     };
-    let gpu = request().await.unwrap();
     let job = row.job("").unwrap();
     let mut best: f64 = 0.0;
     for tile in Tile::ALL {
-        let mut settings = Settings::exact(&gpu);
+        let mut settings = Settings::exact(gpu);
         settings.replay.tuning = Tuning::by_rule(Some(tile));
-        let mut subject = PlanSubject::new(&gpu, &job, &row.made_weights(), &settings)
+        let mut subject = PlanSubject::new(gpu, &job, &row.made_weights(), &settings)
             .await
             .unwrap();
         subject.begin().await.unwrap();
         subject.steps(1).await.unwrap();
-        for _ in 0..rounds {
+        for _ in 0..BEST_RUNS {
             let (start, cpu) = (Instant::now(), process_seconds());
             subject.steps(1).await.unwrap();
             let cpu_ms = 1e3 * (process_seconds() - cpu);
