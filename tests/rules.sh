@@ -19,10 +19,10 @@ forbid() {
 }
 
 # The plan engine talks to WebGPU itself, in one folder: wgpu's way to it panics where a page must not.
-forbid "the browser's crates appear only in crate/src/web, the plan engine's gpu/web and weights-loader's browser sources" \
+forbid "the browser's crates appear only in crate/src/web, the plan engine's gpu/web, the tokenizer's unicode and weights-loader's browser sources" \
   '(wasm_bindgen|web_sys|js_sys)(::|_futures)' \
   'crate/src/*.rs' 'weights-loader/src/*.rs' ':!crate/src/web/*' ':!crate/src/web.rs' ':!weights-loader/src/source/*' \
-  ':!crate/src/engine/plan/gpu/web/*' ':!crate/src/engine/plan/gpu/web.rs'
+  ':!crate/src/engine/plan/gpu/web/*' ':!crate/src/engine/plan/gpu/web.rs' ':!crate/src/tokenizer/unicode/web.rs'
 forbid "models do not know schedulers" '(crate|super)::(\{.*)?schedulers' 'crate/src/models/*'
 forbid "schedulers do not know models" '(crate|super)::(\{.*)?models' 'crate/src/schedulers/*'
 forbid "only web and pipeline know the pipeline" '(crate|super)::(\{.*)?pipeline' \

@@ -1,5 +1,7 @@
 //! The decoder's output as RGBA bytes and as a PNG that says how it was made.
 
+mod png;
+
 use crate::{Error, Result, engine::check_finite};
 
 /// A picture, 8 bits a channel.
@@ -41,35 +43,22 @@ impl Image {
     /// # Errors
     /// [`Error::InvalidArgument`] when the picture has no pixel.
     pub fn to_png(&self, parameters: &str) -> Result<Vec<u8>> {
-        let failed = |e: png::EncodingError| {
-            Error::invalid("image", format!("cannot be written as PNG: {e}"))
-        };
-        let mut bytes = Vec::new();
-        let mut encoder = png::Encoder::new(&mut bytes, self.width as u32, self.height as u32);
-        encoder.set_color(png::ColorType::Rgb);
-        encoder.set_depth(png::BitDepth::Eight);
-        // Both kinds of text chunk end at a NUL.
-        let parameters = parameters.replace('\0', "\u{fffd}");
-        // A tEXt chunk is Latin-1; anything beyond ASCII goes into iTXt, which is UTF-8.
-        let keyword = "parameters".to_owned();
-        if parameters.is_ascii() {
-            encoder
-                .add_text_chunk(keyword, parameters)
-                .map_err(failed)?;
-        } else {
-            encoder
-                .add_itxt_chunk(keyword, parameters)
-                .map_err(failed)?;
+        if self.rgba.is_empty() {
+            let rule = "cannot be written as PNG: it has no pixel";
+            return Err(Error::invalid("image", rule));
         }
-        let mut writer = encoder.write_header().map_err(failed)?;
-        let rgb: Vec<u8> = self
-            .rgba
-            .chunks_exact(4)
+        // both kinds of text chunk end at a NUL
+        let parameters = parameters.replace('\0', "\u{fffd}");
+        let pixels = self.rgba.chunks_exact(4);
+        let rgb: Vec<u8> = pixels
             .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
             .collect();
-        writer.write_image_data(&rgb).map_err(failed)?;
-        writer.finish().map_err(failed)?;
-        Ok(bytes)
+        Ok(png::encode(
+            self.width as u32,
+            &rgb,
+            "parameters",
+            &parameters,
+        ))
     }
 }
 
@@ -98,13 +87,42 @@ mod tests {
             rgba: vec![1, 2, 3, 255],
         };
         let bytes = image.to_png(parameters).unwrap();
-        let reader = png::Decoder::new(std::io::Cursor::new(bytes))
+        let reader = ::png::Decoder::new(std::io::Cursor::new(bytes))
             .read_info()
             .unwrap();
         let info = reader.info();
         match info.utf8_text.first() {
             Some(text) => (true, text.get_text().unwrap()),
             None => (false, info.uncompressed_latin1_text[0].text.clone()),
+        }
+    }
+
+    /// A decoder of others gives the pixels back, for pictures that every filter suits and sizes that fit nothing.
+    #[test]
+    fn pixels_come_back() {
+        for (width, height) in [(1, 1), (3, 5), (64, 48), (31, 200)] {
+            let mut noise = 1u32;
+            let rgba: Vec<u8> = (0..width * height)
+                .flat_map(|i| {
+                    noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let (x, y) = (i % width, i / width);
+                    let flat = if x > y { 200 } else { 10 };
+                    [(x * 5 + y * 3) as u8, flat, (noise >> 28) as u8, 255]
+                })
+                .collect();
+            let image = Image {
+                width,
+                height,
+                rgba: rgba.clone(),
+            };
+            let bytes = image.to_png("x").unwrap();
+            let mut reader = ::png::Decoder::new(std::io::Cursor::new(bytes))
+                .read_info()
+                .unwrap();
+            let mut rgb = vec![0; reader.output_buffer_size().unwrap()];
+            reader.next_frame(&mut rgb).unwrap();
+            let expected = rgba.chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied();
+            assert!(rgb.into_iter().eq(expected), "{width} x {height}");
         }
     }
 

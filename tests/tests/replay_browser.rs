@@ -7,6 +7,7 @@ mod replay_browser {
     mod faults;
     mod hooks;
     mod memory;
+    mod tokenizer;
 }
 
 use std::sync::Arc;

@@ -5,9 +5,7 @@
 
 use std::collections::HashMap;
 
-use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
-
-use super::files::AddedToken;
+use super::{files::AddedToken, unicode::is_mark_digit_or_connector};
 
 /// A stretch of text, or a special token.
 #[derive(Debug, PartialEq, Eq)]
@@ -142,9 +140,5 @@ fn find<'a>(text: &str, from: usize, patterns: &'a [Pattern]) -> Option<(usize, 
 fn is_word(character: char) -> bool {
     character.is_alphabetic()
         || matches!(character, '\u{200c}' | '\u{200d}')
-        || character.general_category_group() == GeneralCategoryGroup::Mark
-        || matches!(
-            character.general_category(),
-            GeneralCategory::DecimalNumber | GeneralCategory::ConnectorPunctuation
-        )
+        || is_mark_digit_or_connector(character)
 }

@@ -11,6 +11,7 @@ mod added_tokens;
 mod bpe;
 mod files;
 mod split;
+mod unicode;
 
 use added_tokens::{AddedTokens, Part};
 use bpe::Bpe;

@@ -1,7 +1,6 @@
 //! Normalization and CLIP's cut into words, both as the reference's tokenizers library does them.
 
-use unicode_normalization::UnicodeNormalization;
-use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+use super::unicode::{is_letter, is_number, nfc};
 
 /// NFC, then every run of white space as one space, then lower case.
 ///
@@ -10,7 +9,7 @@ use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 pub(super) fn normalize(text: &str, lower_case: bool) -> String {
     let mut normalized = String::with_capacity(text.len());
     let mut after_space = false;
-    for character in text.nfc() {
+    for character in nfc(text).chars() {
         let space = character.is_whitespace();
         if space {
             if !after_space {
@@ -81,16 +80,15 @@ enum Class {
 
 impl Class {
     fn of(character: char) -> Self {
-        if character.is_ascii_lowercase() {
-            return Self::Letter;
-        }
         if character.is_whitespace() {
             return Self::Space;
         }
-        match character.general_category_group() {
-            GeneralCategoryGroup::Letter => Self::Letter,
-            GeneralCategoryGroup::Number => Self::Number,
-            _ => Self::Other,
+        if is_letter(character) {
+            Self::Letter
+        } else if is_number(character) {
+            Self::Number
+        } else {
+            Self::Other
         }
     }
 }
