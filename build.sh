@@ -24,9 +24,11 @@ FULL_SIZE_MODEL=.tools/full-size/sd15
 # --- where things are ---------------------------------------------------------------------------
 TARGET_DIR=${CARGO_TARGET_DIR:-target}
 PKG_DIR=www/pkg
-# www/pkg/NAME is the module built with FEATURES. The one without WebGPU is a fraction of the other's size.
-WASM_MODULES=(cpu=burn webgpu=burn-wgpu)
-WASM_OPT=(-Os --enable-simd --enable-bulk-memory --enable-nontrapping-float-to-int --enable-sign-ext
+# NAME=FEATURES=PROFILE: www/pkg/NAME is the module built with FEATURES in that profile. A page fetches the one that it needs.
+WASM_MODULES=(cpu=burn=release webgpu=plan=small burn=burn-wgpu=release)
+# Most bytes of the webgpu module with gzip: what a visitor waits for before a plan is told.
+WEBGPU_MODULE_LIMIT=409600
+WASM_OPT=(--enable-simd --enable-bulk-memory --enable-nontrapping-float-to-int --enable-sign-ext
   --enable-mutable-globals --enable-reference-types --enable-multivalue)
 # What the native tests need: the CPU engine, the plan engine, the commands.
 NATIVE_FEATURES=latent-canvas-tests/burn,latent-canvas-tests/plan,latent-canvas/cli
@@ -142,16 +144,18 @@ print_sizes() {
 }
 
 # www/pkg/NAME/: a wasm module and its JavaScript, made again only from another module or in another way.
-# `build_module NAME FEATURES [PACKAGE FOLDER]`
+# `build_module NAME=FEATURES=PROFILE [PACKAGE FOLDER]`
 build_module() {
-  local name=$1 features=$2 package=${3:-latent-canvas} pkg_dir=${4:-$PKG_DIR}
-  local built=$TARGET_DIR/$RUST_TARGET/release/${package//-/_}.wasm
+  local name features profile package=${2:-latent-canvas} pkg_dir=${3:-$PKG_DIR}
+  IFS='=' read -r name features profile <<<"$1"
+  local built=$TARGET_DIR/$RUST_TARGET/$profile/${package//-/_}.wasm level=-Os
+  if [[ $profile == small ]]; then level=-Oz; fi
   timed "compiling the module $name" \
-    cargo build --release --target "$RUST_TARGET" -p "$package" --features "$features"
+    cargo build --profile "$profile" --target "$RUST_TARGET" -p "$package" --features "$features"
   # By content: cargo writes every feature set to the same file, so its date says nothing.
   local made_from
   made_from=$(sha256sum <"$built" | cut -d' ' -f1)
-  made_from="$made_from wasm-bindgen $WASM_BINDGEN_VERSION ${NPM_PACKAGES[0]} ${WASM_OPT[*]}"
+  made_from="$made_from wasm-bindgen $WASM_BINDGEN_VERSION ${NPM_PACKAGES[0]} $level ${WASM_OPT[*]}"
   local done_dir=$pkg_dir/$name module=${package//-/_}_bg.wasm
   if [[ -f $done_dir/$module && $(cat "$done_dir/made-from.txt" 2>/dev/null || true) == "$made_from" ]]; then
     print_sizes "$done_dir/$module"
@@ -160,7 +164,7 @@ build_module() {
   local staging=$TARGET_DIR/pkg-$package-$name
   rm -rf "$staging"
   timed "wasm-bindgen for $name" wasm-bindgen --target web --out-dir "$staging" "$built"
-  timed "wasm-opt for $name" tests/node_modules/.bin/wasm-opt "${WASM_OPT[@]}" "$staging/$module" -o "$staging/$module"
+  timed "wasm-opt for $name" tests/node_modules/.bin/wasm-opt "$level" "${WASM_OPT[@]}" "$staging/$module" -o "$staging/$module"
   printf '%s\n' "$made_from" >"$staging/made-from.txt"
   # In one move: an interrupted build leaves the former module whole.
   mkdir -p "$pkg_dir"
@@ -174,7 +178,16 @@ build_wasm() {
   need_wasm_bindgen
   need_npm_packages
   local module
-  for module in "${WASM_MODULES[@]}"; do build_module "${module%%=*}" "${module#*=}"; done
+  for module in "${WASM_MODULES[@]}"; do build_module "$module"; done
+}
+
+# The module that most visitors get stays small.
+check_module_size() {
+  local module=$PKG_DIR/webgpu/latent_canvas_bg.wasm bytes
+  build_module webgpu=plan=small
+  bytes=$(gzip -9 -c "$module" | wc -c)
+  [[ $bytes -le $WEBGPU_MODULE_LIMIT ]] ||
+    die "$module has $bytes bytes with gzip, more than the $WEBGPU_MODULE_LIMIT that it may have"
 }
 
 # --- commands -----------------------------------------------------------------------------------
@@ -261,7 +274,8 @@ cmd_test() {
 cmd_check() {
   need_rust_target
   need_rust_components
-  need_node
+  need_wasm_bindgen
+  need_npm_packages
   timed "rules of the tree" tests/rules.sh
   timed "JavaScript syntax" check_javascript
   timed "rustfmt" cargo fmt --all --check
@@ -274,6 +288,7 @@ cmd_check() {
     --features latent-canvas-tests/burn-wgpu --lib --test browser -- -D warnings
   timed "clippy: wasm, with plan" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -p latent-canvas-tests \
     --features latent-canvas-tests/plan --lib --test replay_browser --test full_size_browser -- -D warnings
+  timed "size of the webgpu module" check_module_size
   timed "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --no-deps \
     -p weights-loader -p latent-canvas --features latent-canvas/burn,latent-canvas/plan
 }
@@ -412,7 +427,7 @@ cmd_bench() {
   need_npm_packages
   need_browser
   need_onnxruntime
-  for features in plan burn-wgpu; do build_module "$features" "$features" latent-canvas-bench "$folder"; done
+  for features in plan burn-wgpu; do build_module "$features=$features=release" latent-canvas-bench "$folder"; done
   "$bench" --export "$folder/data"
   timed "exporting to ONNX" "$GOLDEN_VENV/bin/python" tests/bench/export_onnx.py "$folder/data" .
   timed "measuring in Chromium" node tests/bench/bench.mjs --built "$folder" --json "$json" "${rest[@]}"

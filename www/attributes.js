@@ -2,7 +2,11 @@
 
 /** @type {Record<string, {attribute: string, read: (text: string|null) => unknown}>} property -> attribute */
 export const REFLECTED = {
+  activations: { attribute: 'activations', read: (value) => value ?? 'auto' },
   alt: { attribute: 'alt', read: text },
+  attention: { attribute: 'attention', read: (value) => value ?? 'auto' },
+  autotune: { attribute: 'autotune', read: (value) => value ?? 'auto' },
+  budget: { attribute: 'budget', read: nullable },
   engine: { attribute: 'engine', read: (value) => value ?? 'auto' },
   guidanceScale: { attribute: 'guidance-scale', read: number },
   height: { attribute: 'height', read: number },
@@ -13,6 +17,7 @@ export const REFLECTED = {
   scheduler: { attribute: 'scheduler', read: nullable },
   seed: { attribute: 'seed', read: (value) => number(value) ?? -1 },
   steps: { attribute: 'steps', read: (value) => number(value) ?? 20 },
+  vae: { attribute: 'vae', read: (value) => value ?? 'auto' },
   width: { attribute: 'width', read: number },
 };
 

@@ -1,6 +1,6 @@
 /**
- * A loaded model on one engine, shared by all elements of the page that name the same model and engine: one worker,
- * one download, one job at a time.
+ * A loaded model on one engine, shared by all elements of the page that name the same model, engine and wishes of its plan: one
+ * worker, one download, one job at a time.
  */
 import { LatentError, cancelled } from './errors.js';
 import { WorkerLink } from './worker-link.js';
@@ -15,6 +15,7 @@ export class Engine {
   #key;
   #model;
   #kind;
+  #plan;
   #holders = new Set();
   #link = null;
   /** The load in progress or done: { promise, listeners, waiting }; null before the first and after a failure. */
@@ -23,22 +24,25 @@ export class Engine {
   #running = false;
 
   /** @private use `Engine.of` */
-  constructor(key, model, kind) {
+  constructor(key, { model, kind, plan }) {
     this.#key = key;
     this.#model = model;
     this.#kind = kind;
+    this.#plan = plan;
   }
 
   /**
-   * @param {string} model absolute URL of the model's folder, with a final slash
-   * @param {'cpu'|'webgpu'} kind
+   * @param {object} what
+   * @param {string} what.model absolute URL of the model's folder, with a final slash
+   * @param {'cpu'|'webgpu'|'burn'} what.kind
+   * @param {Record<string, string>} what.plan wishes, as `checkPlanWishes` returns them
    * @param {object} holder whoever needs it; must be given to `release` once
    */
-  static of(model, kind, holder) {
-    const key = `${kind} ${model}`;
+  static of(what, holder) {
+    const key = JSON.stringify([what.kind, what.model, what.plan]);
     let engine = engines.get(key);
     if (!engine) {
-      engine = new Engine(key, model, kind);
+      engine = new Engine(key, what);
       engines.set(key, engine);
     }
     engine.#holders.add(holder);
@@ -121,13 +125,32 @@ export class Engine {
     return this.#link.request({ type: 'count', text }).reply;
   }
 
+  /**
+   * What a picture will take, before anything large is downloaded.
+   *
+   * @param {object} options as `checkPlanOptions` returns them
+   * @returns {Promise<object|null>} null with an engine that does not plan
+   */
+  async planMemory(options) {
+    if (this.#kind !== 'webgpu') return null;
+    return this.#needLink().request({ type: 'plan', model: this.#model, plan: this.#plan, options }).reply;
+  }
+
+  #needLink() {
+    if (!this.#link || this.#link.failure) {
+      this.#link = new WorkerLink(this.#kind);
+      this.#load = null;
+    }
+    return this.#link;
+  }
+
   #startLoad() {
-    if (!this.#link || this.#link.failure) this.#link = new WorkerLink(this.#kind);
+    const link = this.#needLink();
     const load = { listeners: new Set(), waiting: 0, info: null, promise: null };
     const relay = (event) => {
       for (const listener of load.listeners) listener(event);
     };
-    const { reply } = this.#link.request({ type: 'load', model: this.#model }, relay);
+    const { reply } = link.request({ type: 'load', model: this.#model, plan: this.#plan }, relay);
     load.promise = reply.then(
       (info) => {
         load.info = info;

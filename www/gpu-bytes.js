@@ -66,9 +66,14 @@ export function countGpuBytes(failed) {
   });
 }
 
-/** @returns {{live: number, peak: number}} bytes now, and the most there ever were */
+/** @returns {{live: number, peak: number}} bytes now, and the most there were since {@link restartPeak} */
 export function gpuBytes() {
   return { live, peak };
+}
+
+/** The most bytes are counted anew from here. */
+export function restartPeak() {
+  peak = live;
 }
 
 /** @returns {GPUAdapterInfo|null} of the adapter that gave the last device */

@@ -63,16 +63,16 @@ export async function probeWebGpu() {
 }
 
 /**
- * @param {'auto'|'cpu'|'webgpu'} requested
- * @returns {Promise<{engine: 'cpu'|'webgpu', note: string|null}>} `note` says, in a sentence, why `auto` took the CPU
- * @throws {LatentError} `insecure-context` or `no-webgpu`, for `webgpu` without an adapter
+ * @param {'auto'|'cpu'|'webgpu'|'burn'} requested
+ * @returns {Promise<{engine: 'cpu'|'webgpu'|'burn', note: string|null}>} `note` says, in a sentence, why `auto` took the CPU
+ * @throws {LatentError} `insecure-context` or `no-webgpu`, for `webgpu` and `burn` without an adapter
  */
 export async function chooseEngine(requested) {
   if (requested === 'cpu') return { engine: 'cpu', note: null };
   const probe = await probeWebGpu();
-  if (requested === 'webgpu') {
+  if (requested !== 'auto') {
     if (probe.error) throw probe.error;
-    return { engine: 'webgpu', note: null };
+    return { engine: requested, note: null };
   }
   if (probe.available && !probe.software) return { engine: 'webgpu', note: null };
   const note = probe.software

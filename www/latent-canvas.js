@@ -6,7 +6,8 @@
  *   <latent-canvas prompt="red apple, flat style" controls></latent-canvas>
  *
  * Attributes, each with a property: model, width, height, steps, guidance-scale, seed, scheduler, prompt,
- * negative-prompt, engine (auto|cpu|webgpu), loading (lazy|eager), alt, controls. Setting one never starts work; with
+ * negative-prompt, engine (auto|cpu|webgpu|burn), budget, activations (auto|f32|f16), attention (auto|sliced),
+ * vae (auto|whole|exact|blended), autotune (auto|on|off), loading (lazy|eager), alt, controls. Setting one never starts work; with
  * loading="eager" the model is loaded, and a given prompt drawn, when the element is connected.
  * Events, none of which bubbles: `progress` (detail: see progress.js), `image` (detail: the result of generate),
  * `error` (detail: {code, message}; once for each call that fails, also for a cancelled one), `statechange`.
@@ -16,7 +17,7 @@ import { Controls } from './controls.js';
 import { Engine, modelUrl } from './engine.js';
 import { asLatentError, cancelled, LatentError } from './errors.js';
 import { chooseEngine } from './gpu-probe.js';
-import { checkEngine, checkOptions, checkSignal, checkText } from './options.js';
+import { checkEngine, checkOptions, checkPlanOptions, checkPlanWishes, checkSignal, checkText, PLAN_WISHES } from './options.js';
 import { ProgressMeter } from './progress.js';
 import { shadowStyle } from './shadow-style.js';
 import { timeouts } from './worker-link.js';
@@ -25,10 +26,6 @@ export { LatentError };
 
 /** Frameworks take an element out and put it back; only one that stays out this long is gone. */
 const REMOVAL_GRACE_MS = 500;
-
-/** What suits the bundled model; any other gets diffusers' default. */
-const BUNDLED_GUIDANCE_SCALE = 2.5;
-const DEFAULT_GUIDANCE_SCALE = 7.5;
 
 const Base = globalThis.HTMLElement ?? class {};
 
@@ -61,8 +58,13 @@ export class LatentCanvas extends Base {
   /** The controllers of the calls in progress. */
   #calls = new Set();
   #generating = false;
-  /** The engine this element holds: { engine, key, requested, note } */
+  /** The engine this element holds: { engine, requested, note } */
   #held = null;
+  /** The engine that was asked for a plan last, held under a name of its own. */
+  #asked = null;
+  #asker = {};
+  /** Aborted when the model is let go of, renewed for the next. */
+  #presence = new AbortController();
   #removal = 0;
   #eagerDone = false;
 
@@ -131,6 +133,29 @@ export class LatentCanvas extends Base {
   }
 
   /**
+   * Tells what a picture will take, before the model is downloaded: only the engine (less than half a megabyte) and the model's small
+   * config files are fetched.
+   *
+   * No event tells of it, and `cancel()` lets it be.
+   *
+   * @param {object} [options] as of `generate()`; what decides the memory are width, height, steps, guidanceScale, scheduler
+   * @returns {Promise<{fits: boolean, residency: string|null, peakBytes: number, reason: string, remedy: string, downloadBytes: number|null,
+   *   name: string, width: number, height: number, calls: number, plan: object}|null>} null with an engine that does not plan: cpu, burn
+   * @throws {LatentError} not for a picture that does not fit
+   */
+  async planMemory(options) {
+    try {
+      adoptProperties(this);
+      const { width, height, steps, guidanceScale, scheduler } = this;
+      const settings = checkPlanOptions({ width, height, steps, guidanceScale, scheduler, ...options });
+      const engine = await this.#ask();
+      return await engine.planMemory(settings);
+    } catch (error) {
+      throw asLatentError(error);
+    }
+  }
+
+  /**
    * Draws one picture.
    *
    * @param {object} [options] in place of the attributes, for this call: prompt, negativePrompt, seed, steps, guidanceScale,
@@ -170,8 +195,11 @@ export class LatentCanvas extends Base {
   /** Cancels, and lets go of the model; when no other element uses it, its worker and memory are freed. */
   unload() {
     this.cancel();
+    this.#presence.abort();
+    this.#presence = new AbortController();
     this.#held?.engine.release(this);
     this.#held = null;
+    this.#letGoOfAsked();
     if (this.#calls.size === 0) this.#enter('idle');
   }
 
@@ -199,8 +227,7 @@ export class LatentCanvas extends Base {
 
   /** The options that the attributes give. */
   #settings() {
-    const { prompt, negativePrompt, seed, steps, width, height, scheduler } = this;
-    const guidanceScale = this.guidanceScale ?? (this.model ? DEFAULT_GUIDANCE_SCALE : BUNDLED_GUIDANCE_SCALE);
+    const { prompt, negativePrompt, seed, steps, guidanceScale, width, height, scheduler } = this;
     return { prompt, negativePrompt, seed, steps, guidanceScale, width, height, scheduler };
   }
 
@@ -268,21 +295,42 @@ export class LatentCanvas extends Base {
     }
   }
 
-  /** The engine for the present attributes; the one held before is released when it is another. */
+  /** Holds the engine for the present attributes; the one held before is released when it is another. */
   async #hold(signal) {
+    const { what, requested, note } = await this.#choose(signal);
+    const engine = Engine.of(what, this);
+    if (this.#held?.engine !== engine) this.#held?.engine.release(this);
+    if (this.#asked !== engine) this.#letGoOfAsked();
+    this.#held = { engine, requested, note };
+    return this.#held;
+  }
+
+  /** The same for a question, which must not disturb a picture that is being drawn on another engine. */
+  async #ask() {
+    const { what } = await this.#choose(this.#presence.signal);
+    const engine = Engine.of(what, this.#asker);
+    if (this.#asked !== engine) this.#letGoOfAsked();
+    this.#asked = engine;
+    return engine;
+  }
+
+  #letGoOfAsked() {
+    this.#asked?.release(this.#asker);
+    this.#asked = null;
+  }
+
+  /** What the present attributes ask for. */
+  async #choose(signal) {
     const requested = checkEngine(this.engine);
+    const wishes = Object.fromEntries(PLAN_WISHES.map((name) => [name, this[name]]));
+    const plan = checkPlanWishes(wishes, requested);
     const model = modelUrl(this.model);
     const { engine: kind, note } = await chooseEngine(requested);
     // Removed or cancelled meanwhile: nobody would release what is taken now.
     if (signal.aborted) throw cancelled();
-    const key = `${kind} ${model}`;
-    if (this.#held?.key !== key) {
-      const previous = this.#held;
-      this.#held = { key, engine: Engine.of(model, kind, this) };
-      previous?.engine.release(this);
-    }
-    Object.assign(this.#held, { requested, note });
-    return this.#held;
+    const ignored = kind === 'webgpu' ? [] : Object.keys(plan);
+    const more = ignored.length > 0 ? ` It does not plan its memory, so this had no effect: ${ignored.join(', ')}.` : '';
+    return { what: { model, kind, plan: kind === 'webgpu' ? plan : {} }, requested, note: note && note + more };
   }
 
   #show({ width, height, rgba, png, seed, tokens, latents, report }, options, { requested, note }) {

@@ -1,6 +1,7 @@
 /** The page around the element: a form, and what it shows while the element works. */
 import './latent-canvas.js';
 import { chooseEngine } from './gpu-probe.js';
+import { describeMemory, PlanLine } from './plan-line.js';
 import { describeProgress, megabytes } from './progress.js';
 import { keepInputs, saveInputs } from './saved-inputs.js';
 
@@ -12,6 +13,7 @@ const TOKEN_COUNT_DELAY_MS = 400;
 const CUT_SHOWN = 300;
 
 const $ = (id) => document.getElementById(id);
+const planLine = new PlanLine($('plan'), askForPlan);
 const form = $('form');
 const picture = $('picture');
 const prompt = $('prompt');
@@ -42,14 +44,31 @@ function readForm() {
   };
 }
 
+/** What decides which engine draws and how, in attributes of the element. */
+function configure() {
+  const engine = $('engine').value;
+  const budget = $('budget').value.trim();
+  picture.engine = engine;
+  picture.budget = engine === 'cpu' || budget === '' ? null : budget;
+}
+
 async function generate() {
   if (busy()) return;
   clearTimeout(tokenTimer);
   $('error').textContent = '';
   $('status').textContent = 'Starting';
-  picture.engine = $('engine').value;
+  configure();
   // The element tells of a failure by its event.
   await picture.generate(readForm()).catch(() => {});
+}
+
+/** Only an engine on the graphics card plans; to ask another would start it before anybody wants a picture. */
+async function askForPlan() {
+  const { engine } = await chooseEngine($('engine').value);
+  if (engine !== 'webgpu') return null;
+  configure();
+  const { width, height, steps, guidanceScale, scheduler } = readForm();
+  return picture.planMemory({ width, height, steps, guidanceScale, scheduler });
 }
 
 function cancel() {
@@ -99,7 +118,8 @@ function showImage({ detail: { seed, width, height, tokens, report } }) {
   $('save').disabled = false;
   const { total } = report.milliseconds;
   $('status').textContent = `Done in ${(total / 1000).toFixed(1)} s.`;
-  $('facts').textContent = `Seed ${seed} · ${width} × ${height} · ${engineWords(report)}`;
+  const facts = [`Seed ${seed}`, `${width} × ${height}`, engineWords(report), describeMemory(report)];
+  $('facts').textContent = facts.filter(Boolean).join(' · ');
   $('engine-note').textContent = report.engineNote ?? '';
   showTokens(tokens);
   // On a phone the picture lies below the form.
@@ -191,8 +211,9 @@ form.noValidate = true;
 document.querySelector('main').addEventListener('keydown', onKey);
 prompt.addEventListener('input', countTokensSoon);
 // What was wrong may be right now; the next picture tells.
-$('form').addEventListener('input', () => {
+$('form').addEventListener('input', ({ target }) => {
   $('error').textContent = '';
+  if (target !== prompt) planLine.update();
 });
 $('cancel').addEventListener('click', (event) => {
   // It takes the place of the button before it: the second half of a double click there is no wish to cancel.
@@ -211,3 +232,4 @@ window.addEventListener('beforeunload', (event) => {
 });
 showDownloadSize();
 showEngineNote();
+planLine.update();

@@ -6,7 +6,18 @@ import { LatentError } from './errors.js';
 
 /** Names of diffusers' schedulers, without the suffix "Scheduler" and in lower case. */
 export const SCHEDULERS = ['pndm', 'ddim', 'euler'];
-export const ENGINES = ['auto', 'cpu', 'webgpu'];
+export const ENGINES = ['auto', 'cpu', 'webgpu', 'burn'];
+/** What may be wished of the plan of engine "webgpu", and the values; any number of bytes for the budget. */
+const PLAN_CHOICES = {
+  budget: null,
+  activations: ['auto', 'f32', 'f16'],
+  attention: ['auto', 'sliced'],
+  vae: ['auto', 'whole', 'exact', 'blended'],
+  autotune: ['auto', 'on', 'off'],
+};
+/** The names of the wishes. */
+export const PLAN_WISHES = Object.keys(PLAN_CHOICES);
+const BYTES = /^(\d+|\d+(\.\d+)? ?(GiB|MiB|KiB|GB|MB|kB))$/;
 
 /** Largest width and height, in pixels: the attention of a larger picture does not fit a browser tab. */
 export const MAX_SIZE_PX = 1024;
@@ -26,6 +37,12 @@ const KNOWN = [
 
 function fail(message) {
   throw new LatentError('invalid-argument', message);
+}
+
+function checkNames(options, known) {
+  for (const name of Object.keys(options)) {
+    if (!known.includes(name)) fail(`There is no option "${name}". The options are ${known.join(', ')}.`);
+  }
 }
 
 /** @returns {string} well-formed; throws `invalid-argument` for what is no text. */
@@ -67,24 +84,45 @@ function drawSeed() {
   return crypto.getRandomValues(new Uint32Array(1))[0];
 }
 
-/** @returns {'auto'|'cpu'|'webgpu'} the name itself; throws `invalid-argument` for any other name. */
+/** @returns {'auto'|'cpu'|'webgpu'|'burn'} the name itself; throws `invalid-argument` for any other name. */
 export function checkEngine(name) {
   if (!ENGINES.includes(name)) fail(`The engine "${name}" does not exist: use ${ENGINES.join(', ')}.`);
   return name;
 }
 
 /**
+ * Checks what is wished of the plan.
+ *
+ * @param {Record<string, string|null>} wishes by the names of {@link PLAN_WISHES}; null and "auto" leave the choice to the plan
+ * @param {string} engine as it was asked for, not as it was chosen: with "auto" a wish may find no plan to change
+ * @returns {Record<string, string>} those that are set
+ * @throws {LatentError} `invalid-argument`
+ */
+export function checkPlanWishes(wishes, engine) {
+  const set = {};
+  for (const [name, values] of Object.entries(PLAN_CHOICES)) {
+    const value = wishes[name];
+    if (value === null || value === undefined || value === 'auto' || (value === 'none' && name === 'budget')) continue;
+    if (values && !values.includes(value)) fail(`${name} is "${value}": use ${values.join(', ')}.`);
+    if (!values && !BYTES.test(value)) fail(`${name} is "${value}": give a size like 900MiB or 1.8GiB, or a whole number of bytes.`);
+    if (engine !== 'auto' && engine !== 'webgpu') {
+      fail(`${name} can only be chosen with engine "webgpu" or "auto", and the engine is "${engine}", which does not plan its memory.`);
+    }
+    set[name] = value;
+  }
+  return set;
+}
+
+/**
  * Checks the options of one picture and fills in what is random.
  *
- * @param {object} options prompt, negativePrompt, seed (-1 or 0..2^32-1), steps (1..1000), guidanceScale (0..1000),
- *   width and height (px, or null for the model's own size), scheduler (or null for the model's own), keepLatents
+ * @param {object} options prompt, negativePrompt, seed (-1 or 0..2^32-1), steps (1..1000), guidanceScale (0..1000,
+ *   or null for what suits the model), width and height (px, or null for the model's own size), scheduler (or null for the model's own), keepLatents
  * @returns {object} a plain copy that can be posted to the worker; `seed` is never -1 in it
  * @throws {LatentError} `invalid-argument`
  */
 export function checkOptions(options) {
-  for (const name of Object.keys(options)) {
-    if (!KNOWN.includes(name)) fail(`There is no option "${name}". The options are ${KNOWN.join(', ')}.`);
-  }
+  checkNames(options, KNOWN);
   const prompt = checkText('prompt', options.prompt ?? '');
   if (prompt.trim() === '') fail('The prompt is empty: write what the picture should show.');
   const negativePrompt = checkText('negativePrompt', options.negativePrompt ?? '');
@@ -92,9 +130,20 @@ export function checkOptions(options) {
   const seed = options.seed ?? RANDOM_SEED;
   if (seed !== RANDOM_SEED) checkWhole('seed', seed, 0, MAX_SEED, ', or -1 for a random one');
 
+  return {
+    prompt,
+    negativePrompt,
+    seed: seed === RANDOM_SEED ? drawSeed() : seed,
+    ...checkPicture(options),
+    keepLatents: options.keepLatents === true,
+  };
+}
+
+/** What decides the memory of a picture. */
+function checkPicture(options) {
   const steps = checkWhole('steps', options.steps, 1, MAX_STEPS, '');
-  const guidanceScale = options.guidanceScale;
-  if (typeof guidanceScale !== 'number' || !(guidanceScale >= 0 && guidanceScale <= MAX_GUIDANCE_SCALE)) {
+  const guidanceScale = options.guidanceScale ?? null;
+  if (guidanceScale !== null && !(typeof guidanceScale === 'number' && guidanceScale >= 0 && guidanceScale <= MAX_GUIDANCE_SCALE)) {
     fail(`The guidance scale is ${shown(guidanceScale)}: give a number from 0 to ${MAX_GUIDANCE_SCALE} (1 turns guidance off).`);
   }
   const width = checkSize('width', options.width);
@@ -104,15 +153,15 @@ export function checkOptions(options) {
   if (scheduler !== null && !SCHEDULERS.includes(scheduler)) {
     fail(`The scheduler "${scheduler}" does not exist: use ${SCHEDULERS.join(', ')}.`);
   }
-  return {
-    prompt,
-    negativePrompt,
-    seed: seed === RANDOM_SEED ? drawSeed() : seed,
-    steps,
-    guidanceScale,
-    width,
-    height,
-    scheduler,
-    keepLatents: options.keepLatents === true,
-  };
+  return { steps, guidanceScale, width, height, scheduler };
+}
+
+/**
+ * Checks the options of a picture that is to be planned, and picks those that decide its memory.
+ *
+ * @throws {LatentError} `invalid-argument`
+ */
+export function checkPlanOptions(options) {
+  checkNames(options, KNOWN);
+  return checkPicture(options);
 }

@@ -33,7 +33,7 @@ export class WorkerLink {
   #lifeline = lifelineName();
   #watching = new AbortController();
 
-  /** @param {'cpu'|'webgpu'} engine which of the two modules the worker loads */
+  /** @param {'cpu'|'webgpu'|'burn'} engine which of the modules the worker loads */
   constructor(engine) {
     try {
       this.#origin = startWorker();

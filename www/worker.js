@@ -1,12 +1,12 @@
 /**
  * The dedicated worker: holds the wasm module and one loaded model. The only file that knows the engine's exports.
  *
- * In:  {type: "start", engine, lifeline}, then {type: "load", id, model}, {type: "generate", id, options},
- *      {type: "count", id, text}, {type: "cancel", id}, {type: "stop"}.
+ * In:  {type: "start", engine, lifeline}, then {type: "load", id, model, plan}, {type: "plan", id, model, plan, options},
+ *      {type: "generate", id, options}, {type: "count", id, text}, {type: "cancel", id}, {type: "stop"}.
  * Out: {type: "ready"}, {type: "start-failed", message}, {type: "panic", message}, {type: "event", id, event},
  *      {type: "gpu-failed", code, message}, {type: "done", id, value}, {type: "failed", id, error: {code, message}}.
  */
-import { countGpuBytes, destroyDevices, gpuBytes, usedAdapterInfo } from './gpu-bytes.js';
+import { countGpuBytes, destroyDevices, gpuBytes, restartPeak, usedAdapterInfo } from './gpu-bytes.js';
 import { adapterName } from './gpu-probe.js';
 import { holdLifeline } from './lifeline.js';
 import { Stopwatch } from './stopwatch.js';
@@ -33,7 +33,7 @@ function startOnce(message) {
   );
 }
 
-/** Each engine is a module of its own: the one with WebGPU is several times as large, and not everybody needs it. */
+/** Each engine is a module of its own: the smallest is a fraction of the largest, and nobody needs two. */
 async function start() {
   const folder = new URL(`./pkg/${kind}/`, import.meta.url);
   const glue = new URL('latent_canvas.js', folder);
@@ -71,12 +71,12 @@ function progressSender(id, watch = null) {
   };
 }
 
-async function load({ id, model }) {
+async function load({ id, model, plan }) {
   const { Session } = await started;
   session?.free();
   session = null;
   const watch = new Stopwatch();
-  session = await Session.load({ model, engine: kind }, progressSender(id, watch));
+  session = await Session.load({ model, engine: kind, plan }, progressSender(id, watch));
   loadReport = watch.stop();
   return info();
 }
@@ -87,13 +87,25 @@ function info() {
   return { ...told, adapter: told.adapter === null ? null : told.adapter || adapterName(usedAdapterInfo()) };
 }
 
+/** What a picture will take; needs no loaded model, and asks for no GPU. */
+async function plan({ model, plan: wishes, options }) {
+  const { plan_memory: planMemory } = await started;
+  return planMemory({ model, plan: wishes, ...options });
+}
+
 async function generate({ id, options }) {
   const watch = new Stopwatch();
   running = id;
+  restartPeak();
   try {
-    const { engine, adapter, defaultWidth, defaultHeight } = info();
-    const size = { width: options.width ?? defaultWidth, height: options.height ?? defaultHeight };
-    const result = await session.generate({ ...options, ...size }, progressSender(id, watch));
+    const { engine, adapter, defaultWidth, defaultHeight, defaultGuidanceScale } = info();
+    const chosen = {
+      ...options,
+      width: options.width ?? defaultWidth,
+      height: options.height ?? defaultHeight,
+      guidanceScale: options.guidanceScale ?? defaultGuidanceScale,
+    };
+    const result = await session.generate(chosen, progressSender(id, watch));
     const { download, prepare, total: load } = loadReport;
     const milliseconds = { load, download: download ?? 0, prepare: prepare ?? 0, ...watch.stop() };
     return {
@@ -108,6 +120,7 @@ async function generate({ id, options }) {
         ...result.report,
         engine,
         adapter,
+        guidanceScale: chosen.guidanceScale,
         milliseconds,
         gpuBytesPeak: gpuBytes().peak,
         gpuBytesLive: gpuBytes().live,
@@ -131,6 +144,7 @@ function needSession() {
 
 const handlers = {
   load,
+  plan,
   generate(message) {
     needSession();
     return generate(message);

@@ -31,38 +31,59 @@ function killGpuProcess() {
   process.kill(gpu, 'SIGKILL');
 }
 
-test('a lost device rejects the picture with its own code, and the next picture works', async () => {
+for (const [engine, next] of [['webgpu', 'webgpu'], ['burn', 'cpu']]) {
+  test(`engine ${engine}: a lost device rejects the picture with its own code, and the next picture works, on ${next}`, async () => {
+    const page = await openPage(browser.current, `${site.url}bare.html`);
+    await page.evaluate(async ({ options, engine }) => {
+      await customElements.whenDefined('latent-canvas');
+      const element = document.querySelector('latent-canvas');
+      element.engine = engine;
+      globalThis.errors = [];
+      element.addEventListener('error', ({ detail }) => globalThis.errors.push(detail.code));
+      const denoising = new Promise((resolve) => {
+        element.addEventListener('progress', ({ detail }) => detail.stage === 'denoise' && resolve());
+      });
+      globalThis.ended = element.generate(options).then(
+        () => ({ code: null }),
+        ({ code, message }) => ({ code, message, at: performance.now() }),
+      );
+      await Promise.race([denoising, globalThis.ended]);
+    }, { options: PICTURE, engine });
+
+    const lost = Date.now();
+    killGpuProcess();
+    const ended = await page.evaluate(() => globalThis.ended);
+    assert.equal(ended.code, 'device-lost', ended.message);
+    assert.match(ended.message, /^The GPU was lost .*Generate again/);
+    assert.ok(Date.now() - lost < 5000, `${Date.now() - lost} ms`);
+    assert.deepEqual(await page.evaluate(() => globalThis.errors), ['device-lost']);
+    assert.deepEqual(page.record.errors, []);
+
+    const report = await page.evaluate(async ({ options, next }) => {
+      const element = document.querySelector('latent-canvas');
+      element.engine = next;
+      return (await element.generate({ ...options, steps: 1 })).report;
+    }, { options: PICTURE, next });
+    assert.equal(report.engine, { cpu: 'burn-flex', webgpu: 'plan' }[next]);
+    await page.context().close();
+  });
+}
+
+test('taken away by the page itself, in the middle of a picture: only the cancel is told', async () => {
   const page = await openPage(browser.current, `${site.url}bare.html`);
-  await page.evaluate(async (options) => {
+  const errors = await page.evaluate(async (options) => {
     await customElements.whenDefined('latent-canvas');
-    const element = document.querySelector('latent-canvas');
-    element.engine = 'webgpu';
-    globalThis.errors = [];
-    element.addEventListener('error', ({ detail }) => globalThis.errors.push(detail.code));
-    const denoising = new Promise((resolve) => {
-      element.addEventListener('progress', ({ detail }) => detail.stage === 'denoise' && resolve());
-    });
-    globalThis.ended = element.generate(options).then(
-      () => ({ code: null }),
-      ({ code, message }) => ({ code, message, at: performance.now() }),
-    );
-    await Promise.race([denoising, globalThis.ended]);
-  }, PICTURE);
-
-  const lost = Date.now();
-  killGpuProcess();
-  const ended = await page.evaluate(() => globalThis.ended);
-  assert.equal(ended.code, 'device-lost', ended.message);
-  assert.match(ended.message, /^The GPU was lost .*Generate again/);
-  assert.ok(Date.now() - lost < 5000, `${Date.now() - lost} ms`);
-  assert.deepEqual(await page.evaluate(() => globalThis.errors), ['device-lost']);
+    const element = Object.assign(document.querySelector('latent-canvas'), { engine: 'webgpu', model: '/tiny/' });
+    const errors = [];
+    element.addEventListener('error', ({ detail }) => errors.push(detail.code));
+    const drawing = element.generate(options).catch(() => {});
+    await new Promise((resolve) => element.addEventListener('progress', ({ detail }) => detail.step === 1 && resolve()));
+    element.unload();
+    await drawing;
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    return errors;
+  }, { ...PICTURE, width: 16, height: 16 });
+  assert.deepEqual(errors, ['cancelled']);
   assert.deepEqual(page.record.errors, []);
-
-  const next = await page.evaluate(async (options) => {
-    const element = document.querySelector('latent-canvas');
-    element.engine = 'cpu';
-    return (await element.generate({ ...options, steps: 1 })).report.engine;
-  }, PICTURE);
-  assert.equal(next, 'burn-flex');
   await page.context().close();
 });

@@ -13,11 +13,15 @@ export const USAGE = `usage: generate --prompt TEXT --out FILE [options]
   --negative-prompt TEXT   what it does not show
   --seed N                 0 to 4294967295; without it, or with -1, one is drawn and told
   --steps N                1 to 1000 (20)
-  --guidance-scale X       0 to 1000 (2.5 for the bundled model, else 7.5)
+  --guidance-scale X       0 to 1000 (the model's own)
   --width N, --height N    pixels, a multiple of 8, at most 1024 (the model's own size)
   --scheduler NAME         pndm, ddim or euler (the model's own)
   --model DIR|URL          a folder in diffusers' layout (the bundled model)
-  --engine NAME            auto, cpu or webgpu (auto)
+  --engine NAME            auto, cpu, webgpu or burn (auto)
+  --budget BYTES           with webgpu: most GPU memory to take, like 900MiB or 1.8GiB
+  --activations NAME       with webgpu: f32 or f16 (f32 where it fits)
+  --attention NAME         with webgpu: sliced, in place of the form that takes the least memory
+  --vae NAME               with webgpu: whole, exact or blended (whole where it fits)
   --hardware-gpu           lets Chromium use the graphics card; without it WebGPU runs on a software adapter
   --out FILE               the PNG
   --save-latents FILE      the latents after the last step, as .npy, float32 [1, channels, rows, columns]
@@ -35,6 +39,10 @@ const OPTIONS = {
   scheduler: { type: 'string' },
   model: { type: 'string' },
   engine: { type: 'string', default: 'auto' },
+  budget: { type: 'string' },
+  activations: { type: 'string' },
+  attention: { type: 'string' },
+  vae: { type: 'string' },
   'hardware-gpu': { type: 'boolean', default: false },
   out: { type: 'string' },
   'save-latents': { type: 'string' },

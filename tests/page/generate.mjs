@@ -14,7 +14,9 @@ const WWW = fileURLToPath(new URL('../../www', import.meta.url));
 
 /** The element's attributes for the options that were given; the page itself has no say in them. */
 function attributesOf(values, model) {
-  const names = ['prompt', 'negative-prompt', 'seed', 'steps', 'guidance-scale', 'width', 'height', 'scheduler', 'engine'];
+  const names = [
+    'prompt', 'negative-prompt', 'seed', 'steps', 'guidance-scale', 'width', 'height', 'scheduler', 'engine', 'budget', 'activations', 'attention', 'vae',
+  ];
   const given = names.filter((name) => values[name] !== undefined).map((name) => [name, values[name]]);
   return Object.fromEntries(model ? [...given, ['model', model]] : given);
 }

@@ -14,7 +14,7 @@ function run(...args) {
 test('--help tells every option', () => {
   const { status, stdout } = run('--help');
   assert.equal(status, 0);
-  const options = ['prompt', 'negative-prompt', 'seed', 'steps', 'guidance-scale', 'width', 'height', 'scheduler', 'model', 'engine', 'save-latents', 'out', 'report'];
+  const options = ['prompt', 'negative-prompt', 'seed', 'steps', 'guidance-scale', 'width', 'height', 'scheduler', 'model', 'engine', 'budget', 'activations', 'attention', 'vae', 'save-latents', 'out', 'report'];
   for (const option of options) assert.ok(stdout.includes(`--${option} `), option);
 });
 

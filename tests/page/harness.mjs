@@ -8,6 +8,7 @@ import { launchBrowser } from './browser.mjs';
 import { serve } from './server.mjs';
 
 export const WWW = fileURLToPath(new URL('../../www', import.meta.url));
+export const TINY_MODEL = fileURLToPath(new URL('../golden/tiny-model', import.meta.url));
 export const GOLDEN_IMAGES = fileURLToPath(new URL('../golden/images', import.meta.url));
 const FAKE_ENGINE = fileURLToPath(new URL('./fake-engine', import.meta.url));
 
@@ -51,8 +52,10 @@ export async function fakeSite({ at = '/', headers } = {}) {
     { at, dir: WWW },
     { at: `${at}pkg/cpu/`, dir: FAKE_ENGINE },
     { at: `${at}pkg/webgpu/`, dir: FAKE_ENGINE },
+    { at: `${at}pkg/burn/`, dir: FAKE_ENGINE },
     { at: `${at}models/emoji/`, dir: model },
     { at: '/panics/', dir: model },
+    { at: '/copy/', dir: model },
   ];
   const site = await serve({ mounts, headers });
   site.bodies.set('/bare.html', barePage(`${at}latent-canvas.js`));
@@ -65,12 +68,13 @@ export async function fakeSite({ at = '/', headers } = {}) {
 }
 
 /**
- * The page as it is built, with the real engine and the bundled model; at /golden/ the expected pictures.
+ * The page as it is built, with the real engine and the bundled model; at /golden/ the expected pictures, at /tiny/ a model of 64 KB whose
+ * pictures show nothing.
  *
  * @param {{at?: string}} [settings] at: the path under which www/ is served
  */
 export async function realSite({ at = '/' } = {}) {
-  const site = await serve({ mounts: [{ at, dir: WWW }, { at: '/golden/', dir: GOLDEN_IMAGES }] });
+  const site = await serve({ mounts: [{ at, dir: WWW }, { at: '/golden/', dir: GOLDEN_IMAGES }, { at: '/tiny/', dir: TINY_MODEL }] });
   site.bodies.set('/bare.html', barePage(`${at}latent-canvas.js`));
   return site;
 }

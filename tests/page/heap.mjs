@@ -5,9 +5,10 @@ const ANSWER_MS = 5000;
 
 /**
  * @param {import('playwright-core').Page} page
+ * @param {{collect?: boolean}} [settings] collect: what is no longer used is collected first
  * @returns {Promise<{page: number, workers: number}>} bytes in use, array buffers not counted
  */
-export async function heapBytes(page) {
+export async function heapBytes(page, { collect = false } = {}) {
   const session = await page.context().newCDPSession(page);
   const workers = [];
   const waiting = new Map();
@@ -28,9 +29,12 @@ export async function heapBytes(page) {
         resolve(bytes);
       });
     });
-    await session.send('Target.sendMessageToTarget', { sessionId, message: JSON.stringify({ id: 1, method: 'Runtime.getHeapUsage' }) });
+    const send = (id, method) => session.send('Target.sendMessageToTarget', { sessionId, message: JSON.stringify({ id, method }) });
+    if (collect) await send(0, 'HeapProfiler.collectGarbage');
+    await send(1, 'Runtime.getHeapUsage');
     return answer;
   };
+  if (collect) await session.send('HeapProfiler.collectGarbage');
   const { usedSize } = await session.send('Runtime.getHeapUsage');
   const sizes = await Promise.all(workers.map(ask));
   await session.detach();

@@ -10,6 +10,8 @@ import sirv from 'sirv';
 /** Longer than any watchdog that a test sets. */
 const STALL_MS = 2000;
 
+const BODY_TYPES = { '.json': 'application/json', '.js': 'text/javascript' };
+
 /**
  * @typedef {object} Mount
  * @property {string} at path that begins and ends with a slash, e.g. "/a/b/"
@@ -89,7 +91,7 @@ function find(sites, path) {
 function answer(site, sites, path, request, response) {
   const body = site.bodies.get(path);
   if (body !== undefined) {
-    response.setHeader('content-type', path.endsWith('.json') ? 'application/json' : 'text/html; charset=utf-8');
+    response.setHeader('content-type', BODY_TYPES[path.slice(path.lastIndexOf('.'))] ?? 'text/html; charset=utf-8');
     response.end(body);
     return;
   }

@@ -23,6 +23,14 @@ pub struct ModelConfigs {
     pub vae: VaeConfig,
 }
 
+impl ModelConfigs {
+    /// Side in pixels the model was trained for.
+    #[must_use]
+    pub fn default_size(&self) -> usize {
+        self.unet.sample_size.unwrap_or(64) * self.vae.scale_factor()
+    }
+}
+
 /// What is to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanRequest {

@@ -6,7 +6,10 @@ use super::{
 };
 use crate::{
     Error, Result,
-    engine::{Eager, Shape, plan::MemoryPlan},
+    engine::{
+        Eager, Shape,
+        plan::{MemoryPlan, Residency},
+    },
     models::{
         autoencoder_kl::AutoencoderKlDecoder,
         clip_text::ClipTextModel,
@@ -65,6 +68,10 @@ impl<E: Eager> Stages for EagerStages<E> {
     }
 
     fn memory_plan(&self) -> Option<&MemoryPlan> {
+        None
+    }
+
+    fn residency(&self) -> Option<Residency> {
         None
     }
 
@@ -141,6 +148,10 @@ impl<E: Eager> Stages for EagerStages<E> {
         self.engine
             .read(self.vae.forward(&self.engine, &latents))
             .await
+    }
+
+    fn rest(&mut self) {
+        self.picture = None;
     }
 }
 

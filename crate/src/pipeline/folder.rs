@@ -146,6 +146,11 @@ impl<F: ModelFolder> Files<F> {
 
     /// The progress of these components' weights, with their bytes in all where every length is known.
     pub(super) async fn progress(&self, components: &[Component]) -> Result<ProgressSum> {
+        Ok(ProgressSum::new(self.file_bytes(components).await?))
+    }
+
+    /// Bytes of these components' files with weights, where every length is known.
+    pub(super) async fn file_bytes(&self, components: &[Component]) -> Result<Option<u64>> {
         let mut total = 0u64;
         for component in components {
             let path = component.weights_file();
@@ -156,10 +161,10 @@ impl<F: ModelFolder> Files<F> {
             match known {
                 // the lengths are what servers say
                 Some(length) => total = total.saturating_add(length),
-                None => return Ok(ProgressSum::new(None)),
+                None => return Ok(None),
             }
         }
-        Ok(ProgressSum::new(Some(total)))
+        Ok(Some(total))
     }
 
     /// Streams a component's weights into `sink`; `sum` counts over all files.

@@ -28,17 +28,13 @@ pub async fn load<F: ModelFolder, L: LoadStages<F>>(
     folder: F,
     observer: &mut impl Observer,
 ) -> Result<StableDiffusionPipeline<L::Stages>> {
-    let files = Files::open(folder).await?;
-    check_model_index(&files.text("model_index.json").await?)?;
-    let scheduler_config =
-        SchedulerConfig::from_json(&files.text("scheduler/scheduler_config.json").await?)?
-            .for_stable_diffusion();
-    let configs = ModelConfigs {
-        text_encoder: ClipTextConfig::from_json(&files.text("text_encoder/config.json").await?)?,
-        unet: UNetConfig::from_json(&files.text("unet/config.json").await?)?,
-        vae: VaeConfig::from_json(&files.text("vae/config.json").await?)?,
-    };
-    check_compatible(&configs)?;
+    let described = Description::read(folder).await?;
+    let guidance_scale = described.guidance_scale();
+    let Description {
+        files,
+        configs,
+        scheduler_config,
+    } = described;
     let tokenizer = files.tokenizer().await?;
     if tokenizer.model_max_length() > configs.text_encoder.max_position_embeddings {
         return Err(Error::config(
@@ -55,7 +51,6 @@ pub async fn load<F: ModelFolder, L: LoadStages<F>>(
         return Err(Error::config("tokenizer/vocab.json", why));
     }
     let name = files.name().to_owned();
-    let guidance_scale = files.guidance_scale().unwrap_or(GUIDANCE_SCALE);
     let stages = engine.load(files, &configs, observer).await?;
     checkpoint(observer, Event::Prepare).await?;
     Ok(StableDiffusionPipeline {
@@ -66,6 +61,41 @@ pub async fn load<F: ModelFolder, L: LoadStages<F>>(
         scheduler_config,
         guidance_scale,
     })
+}
+
+/// What the small files of a model say of its networks, read and checked.
+#[derive(Debug)]
+pub(super) struct Description<F> {
+    pub(super) files: Files<F>,
+    pub(super) configs: ModelConfigs,
+    pub(super) scheduler_config: SchedulerConfig,
+}
+
+impl<F: ModelFolder> Description<F> {
+    pub(super) async fn read(folder: F) -> Result<Self> {
+        let files = Files::open(folder).await?;
+        check_model_index(&files.text("model_index.json").await?)?;
+        let scheduler_config =
+            SchedulerConfig::from_json(&files.text("scheduler/scheduler_config.json").await?)?
+                .for_stable_diffusion();
+        let text_encoder = files.text("text_encoder/config.json").await?;
+        let configs = ModelConfigs {
+            text_encoder: ClipTextConfig::from_json(&text_encoder)?,
+            unet: UNetConfig::from_json(&files.text("unet/config.json").await?)?,
+            vae: VaeConfig::from_json(&files.text("vae/config.json").await?)?,
+        };
+        check_compatible(&configs)?;
+        Ok(Self {
+            files,
+            configs,
+            scheduler_config,
+        })
+    }
+
+    /// The guidance scale that suits the model.
+    pub(super) fn guidance_scale(&self) -> f32 {
+        self.files.guidance_scale().unwrap_or(GUIDANCE_SCALE)
+    }
 }
 
 /// The three networks must fit each other.

@@ -1,5 +1,7 @@
 //! `StableDiffusionPipeline`: prompt to picture. The only denoising loop of the project.
 
+#[cfg(feature = "plan")]
+mod ahead;
 mod eager;
 pub mod folder;
 mod load;
@@ -7,6 +9,8 @@ mod load;
 mod planned;
 pub mod stages;
 
+#[cfg(feature = "plan")]
+pub use ahead::{MemoryAhead, PictureWishes, plan_ahead};
 pub use eager::EagerStages;
 pub use load::load;
 #[cfg(feature = "plan")]
@@ -106,7 +110,7 @@ impl<S: Stages> StableDiffusionPipeline<S> {
 
     /// Side in pixels the model was trained for.
     pub fn default_size(&self) -> usize {
-        self.configs.unet.sample_size.unwrap_or(64) * self.size_multiple()
+        self.configs.default_size()
     }
 
     /// The guidance scale that suits the model.
@@ -173,6 +177,16 @@ impl<S: Stages> StableDiffusionPipeline<S> {
     /// [`Error::Cancelled`] within one step of a cancel; [`Error::NotFinite`] instead of a black picture; [`Error::DeviceLost`] when
     /// the GPU went away.
     pub async fn generate(
+        &mut self,
+        options: &GenerateOptions,
+        observer: &mut impl Observer,
+    ) -> Result<Generated> {
+        let generated = self.draw(options, observer).await;
+        self.stages.rest();
+        generated
+    }
+
+    async fn draw(
         &mut self,
         options: &GenerateOptions,
         observer: &mut impl Observer,

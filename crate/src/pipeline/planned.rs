@@ -241,6 +241,10 @@ impl<F: ModelFolder> Stages for PlanStages<F> {
         self.picture.as_ref().map(|picture| &picture.plan.memory)
     }
 
+    fn residency(&self) -> Option<Residency> {
+        self.picture.as_ref().map(|picture| picture.residency)
+    }
+
     async fn prepare(&mut self, drawing: &Drawing<'_>, observer: &mut impl Observer) -> Result<()> {
         checkpoint(observer, Event::Prepare).await?;
         self.plan(drawing)
@@ -310,19 +314,25 @@ impl<F: ModelFolder> Stages for PlanStages<F> {
         }
         Ok(sample)
     }
+
+    fn rest(&mut self) {
+        if let Some(picture) = &mut self.picture {
+            picture.unet = None;
+        }
+    }
 }
 
 impl<F: ModelFolder> LoadStages<F> for PlanEngine {
     type Stages = PlanStages<F>;
 
     /// Plans for the model's own size with guidance. Where all stages fit together their weights are fetched now, else each with its stage.
+    /// A model that is too large at its own size may be small enough at another: it is refused here where no size fits.
     async fn load(
         self,
         files: Files<F>,
         configs: &ModelConfigs,
         observer: &mut impl Observer,
     ) -> Result<PlanStages<F>> {
-        let side = configs.unet.sample_size.unwrap_or(64);
         let untuned = match self.wishes.autotune {
             Some(false) => Vec::new(),
             None if self.is_tuned || self.gpu.is_software() => Vec::new(),
@@ -338,13 +348,22 @@ impl<F: ModelFolder> LoadStages<F> for PlanEngine {
             weight_bytes: 0,
             picture: None,
         };
-        stages.plan(&Drawing {
+        let own = configs.default_size() / configs.vae.scale_factor();
+        let square = |side, prompts| Drawing {
             height: side,
             width: side,
-            prompts: 2,
+            prompts,
             timesteps: &[0.0; 20],
-        })?;
-        if stages.picture()?.residency == Residency::AllStages {
+        };
+        if let Err(too_large) = stages.plan(&square(own, 2)) {
+            stages.plan(&square(1, 1)).map_err(|_| too_large)?;
+            stages.picture = None;
+        }
+        if stages
+            .picture
+            .as_ref()
+            .is_some_and(|picture| picture.residency == Residency::AllStages)
+        {
             let mut sum = stages.files.progress(&Component::ALL).await?;
             for component in Component::ALL {
                 stages.fetch(component, &mut sum, observer).await?;

@@ -2,7 +2,12 @@
 //!
 //! Values go in and out as float32 on the CPU, channels last. They are small: a text, latents, one picture.
 
-use crate::{Result, engine::plan::MemoryPlan, models::plan::ModelConfigs, observer::Observer};
+use crate::{
+    Result,
+    engine::plan::{MemoryPlan, Residency},
+    models::plan::ModelConfigs,
+    observer::Observer,
+};
 
 use super::folder::{Files, ModelFolder};
 
@@ -32,6 +37,9 @@ pub trait Stages {
 
     /// The promise for the picture that was made ready last, where the engine plans.
     fn memory_plan(&self) -> Option<&MemoryPlan>;
+
+    /// What is in GPU memory at the same time while that picture is drawn, where the engine plans.
+    fn residency(&self) -> Option<Residency>;
 
     /// Makes ready for a picture.
     ///
@@ -68,6 +76,9 @@ pub trait Stages {
     /// # Errors
     /// As [`Self::encode`].
     async fn decode(&mut self, latents: &[f32], observer: &mut impl Observer) -> Result<Vec<f32>>;
+
+    /// Lets go of what is there for the picture alone, which is done or given up.
+    fn rest(&mut self);
 }
 
 /// An engine that can load a model from an `F`.

@@ -47,11 +47,13 @@ impl LoadOptions {
     }
 }
 
+#[cfg(feature = "plan")]
+pub(super) use module::{LIMITS, read_wishes};
 pub(super) use module::{ModuleStages, open};
 
 #[cfg(feature = "plan")]
 mod module {
-    use std::sync::Arc;
+    use std::{collections::BTreeMap, sync::Arc};
 
     use super::{LoadOptions, Result};
     use crate::{
@@ -65,16 +67,25 @@ mod module {
     pub(super) const ENGINE: &str = "webgpu";
     pub(in crate::web) type ModuleStages = PlanStages<FetchFolder>;
 
+    /// What the device is asked for: what every device has, so that a plan made without one holds.
+    pub(in crate::web) const LIMITS: Limits = Limits::DEFAULT;
+
+    /// Wishes by their names.
+    pub(in crate::web) fn read_wishes(texts: &BTreeMap<String, String>) -> Result<PlanWishes> {
+        let mut wishes = PlanWishes::default();
+        for (name, value) in texts {
+            wishes.set(name, value)?;
+        }
+        Ok(wishes)
+    }
+
     /// The engine on a new device, and the adapter's name.
     pub(in crate::web) async fn open(
         options: &LoadOptions,
     ) -> Result<(PlanEngine, Option<String>)> {
         options.check_engine()?;
-        let mut wishes = PlanWishes::default();
-        for (name, value) in &options.plan {
-            wishes.set(name, value)?;
-        }
-        let gpu = Gpu::request(&Limits::DEFAULT).await?;
+        let wishes = read_wishes(&options.plan)?;
+        let gpu = Gpu::request(&LIMITS).await?;
         let adapter = gpu.adapter().to_owned();
         // never leaves its thread where GPU objects cannot
         #[allow(clippy::arc_with_non_send_sync)]

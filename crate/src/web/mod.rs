@@ -3,6 +3,8 @@
 // wasm-bindgen wants its exports public, in a module that no Rust code is to use.
 #![allow(unreachable_pub)]
 
+#[cfg(feature = "plan")]
+mod ahead;
 mod engine;
 mod error;
 mod fetch_folder;
@@ -218,13 +220,17 @@ async fn draw(
     let strict = options.to_strict()?;
     let generated = pipeline.generate(&strict, &mut observer).await?;
     let png = generated.image.to_png(&generated.parameters)?;
+    let stages = pipeline.stages();
+    let promised = stages.memory_plan().zip(stages.residency());
     let report = json!({
-        "engine": pipeline.stages().engine(),
+        "engine": stages.engine(),
         "adapter": adapter,
         "model": pipeline.name(),
         "tokens": tokens_json(&generated.prompt_encoding),
-        "weightBytes": pipeline.stages().weight_bytes(),
-        "plan": pipeline.stages().memory_plan(),
+        "weightBytes": stages.weight_bytes(),
+        "plan": stages.memory_plan(),
+        "residency": stages.residency(),
+        "plannedBytesPeak": promised.map(|(plan, residency)| plan.peak(residency).peak_bytes),
     });
     Ok(result_object(
         &generated,

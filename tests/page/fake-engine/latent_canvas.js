@@ -1,5 +1,5 @@
 /**
- * A test double with the exports of the real engine, served in place of both folders of www/pkg/. It downloads the model's files as
+ * A test double with the exports of the real engine, served in place of all folders of www/pkg/. It downloads the model's files as
  * the manifest lists them and draws a gradient that depends on the options. The prompt tells it how to misbehave:
  * "panic", "trap", "never", "ends", "slow", "hog" (a step that blocks the worker), "coded <code>".
  */
@@ -72,14 +72,37 @@ async function openGpu() {
   return { name: adapter.info.architecture, device, buffers: [device.createBuffer({ size: 4096, usage: GPUBufferUsage.STORAGE })] };
 }
 
+/** A plan of 256 bytes for each pixel, and half a megabyte of weights. */
+export async function plan_memory({ model, width, height, steps, plan }) {
+  const { files } = await readManifest(model);
+  const [w, h] = [width ?? 64, height ?? 64];
+  const peakBytes = 500_000 + 256 * w * h;
+  const fits = plan.budget === undefined || Number(plan.budget) >= peakBytes;
+  return {
+    name: 'fake',
+    width: w,
+    height: h,
+    calls: steps,
+    fits,
+    residency: fits ? 'all_stages' : null,
+    peakBytes,
+    reason: fits ? 'All of it stays.' : `It takes ${peakBytes} bytes, and ${plan.budget} are allowed.`,
+    remedy: fits ? '' : 'Choose a smaller width and height.',
+    downloadBytes: files.reduce((sum, { length }) => sum + length, 0),
+    plan: {},
+  };
+}
+
 export class Session {
+  #plan = {};
   #cancelled = false;
   #gpu = null;
   info;
 
-  static async load({ model, engine }, onEvent) {
+  static async load({ model, engine, plan }, onEvent) {
     const session = new Session();
-    session.#gpu = engine === 'webgpu' ? await openGpu() : null;
+    session.#plan = plan;
+    session.#gpu = engine === 'cpu' ? null : await openGpu();
     const weightBytes = await download(model, onEvent);
     onEvent({ stage: 'prepare' });
     if (model.includes('panics')) {
@@ -92,6 +115,7 @@ export class Session {
       adapter: session.#gpu?.name ?? null,
       defaultWidth: 64,
       defaultHeight: 64,
+      defaultGuidanceScale: 2.5,
       sizeMultiple: 8,
       scheduler: 'pndm',
       schedulers: ['pndm', 'ddim', 'euler'],
@@ -139,7 +163,7 @@ export class Session {
       seed,
       tokens: this.count_tokens(prompt),
       latents: options.keepLatents ? new Float32Array((width / 8) * (height / 8) * 4) : null,
-      report: {},
+      report: { plan: this.#plan, plannedBytesPeak: this.#gpu && 4096 },
     };
   }
 

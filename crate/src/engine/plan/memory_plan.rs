@@ -353,6 +353,15 @@ impl MemoryPlan {
         self
     }
 
+    /// The peak of a residency.
+    #[must_use]
+    pub fn peak(&self, residency: Residency) -> &Peak {
+        match residency {
+            Residency::AllStages => &self.all_stages,
+            Residency::StageByStage => &self.stage_by_stage,
+        }
+    }
+
     /// Whether the model can be run within `limits` and, where one is given, `budget_bytes`.
     #[must_use]
     pub fn fits(&self, limits: &Limits, budget_bytes: Option<u64>) -> Verdict {
