@@ -1,19 +1,16 @@
 //! `plan`: prints, as JSON, the GPU memory a model takes at a size. Reads configs only: no weights, no GPU, no network.
 
-use std::{
-    ffi::OsString,
-    fmt::Write as _,
-    fs,
-    io::{ErrorKind, Write as _, stdout},
-    path::Path,
-    process::ExitCode,
-};
+use std::{ffi::OsString, fs, path::Path, process::ExitCode};
 
 use latent_canvas::{
+    cli::print,
     config::{ClipTextConfig, UNetConfig, VaeConfig, check_model_index},
-    engine::plan::{Guidance, LowerOptions, MemoryPlan, Plan, VaeMethod, Verdict},
-    kernels::{Limits, Precision},
-    models::plan::{ModelConfigs, ModelPlan, PlanRequest},
+    engine::plan::{MemoryPlan, Part, Plan, Verdict, calls::table},
+    kernels::{Limits, Tuning},
+    models::{
+        choose::{PlanSubject, PlanWishes, choose_plan},
+        plan::ModelConfigs,
+    },
 };
 use serde::Serialize;
 
@@ -26,12 +23,13 @@ Exits with 0 where the model fits, with 3 where it does not.
   --model DIR|NAME        a diffusers folder, or the configs of Stable Diffusion 1.5 (sd15) or 2.1 (sd21)
   --width PX --height PX  size of the picture; without them the model's own
   --budget BYTES          most memory to take: 133MB, 1.8GiB, 900MiB or a number of bytes
-  --activations f16|f32   how activations are stored; f16 without it
-  --guidance HOW          off, one-batch, two-passes, or auto: one batch where it fits, else two passes
+  --activations HOW       how activations are stored: f32, f16, or auto: float16 where float32 does not fit
+  --guidance HOW          off, one-batch, two-passes, or auto: two passes where a batch does not fit
   --vae HOW               how the picture is decoded: whole, exact (in strips, the same picture up to rounding), blended (in tiles that
                           overlap), or auto: the first of them that fits
-  --ops STAGE             instead of JSON, list the calls of text_encoder, unet or vae_decoder in their order:
-                          million multiply-adds, MiB of activations bound, kernel, operations, module
+  --attention HOW         sliced, or auto: the memory-efficient form where there is a kernel for it
+  --ops STAGE             instead of JSON, list the calls of text_encoder, unet or vae_decoder in their order: multiply-adds, memory,
+                          kernel, shapes, operations, module
   --steps N               steps of the schedule, whose time embeddings are computed beforehand; 20 without it
 ";
 
@@ -68,6 +66,8 @@ macro_rules! named {
 
 const NAMED: [Named; 2] = [named!("sd15"), named!("sd21")];
 
+const STAGES: [&str; 3] = ["text_encoder", "unet", "vae_decoder"];
+
 #[derive(Serialize)]
 struct Report<'a> {
     model: &'a str,
@@ -82,10 +82,8 @@ struct Report<'a> {
 struct Arguments {
     model: String,
     size: [Option<usize>; 2],
-    budget_bytes: Option<u64>,
-    activations: Precision,
-    guidance: Option<Guidance>,
-    vae: VaeMethod,
+    wishes: PlanWishes,
+    guided: bool,
     steps: usize,
     ops: Option<String>,
 }
@@ -108,48 +106,19 @@ fn run() -> Result<bool, String> {
     let configs = configs(&arguments.model)?;
     let own = configs.unet.sample_size.unwrap_or(64) * configs.vae.scale_factor();
     let [width, height] = arguments.size.map(|side| side.unwrap_or(own));
-    let choices = match arguments.guidance {
-        Some(guidance) => vec![guidance],
-        None => vec![Guidance::OneBatch, Guidance::TwoPasses],
+    let subject = PlanSubject {
+        width,
+        height,
+        guided: arguments.guided,
+        steps: arguments.steps,
     };
-    let mut best: Option<(ModelPlan, Verdict)> = None;
-    for guidance in choices {
-        let request = PlanRequest {
-            width,
-            height,
-            guidance,
-            options: LowerOptions {
-                hoist_schedule: Some(arguments.steps),
-                ..LowerOptions::new(arguments.activations)
-            },
-            limits: Limits::DEFAULT,
-            vae: arguments.vae,
-            budget_bytes: arguments.budget_bytes,
-        };
-        let plan = ModelPlan::new(&configs, &request).map_err(|error| error.to_string())?;
-        let verdict = plan.memory.fits(&request.limits, arguments.budget_bytes);
-        let fits = verdict.fits;
-        // where nothing fits, the smallest is the one to speak of
-        if fits
-            || best
-                .as_ref()
-                .is_none_or(|(_, b)| verdict.peak_bytes < b.peak_bytes)
-        {
-            best = Some((plan, verdict));
-        }
-        if fits {
-            break;
-        }
-    }
-    let Some((plan, verdict)) = best else {
-        return Err("there was nothing to plan".to_owned());
-    };
+    let (plan, verdict) = choose_plan(&configs, &subject, &arguments.wishes, &Limits::DEFAULT)
+        .map_err(|error| error.to_string())?;
     let fits = verdict.fits;
     if let Some(stage) = &arguments.ops {
-        for plan in [&plan.text_encoder, &plan.unet, &plan.vae_decoder] {
-            if plan.graph.name == stage {
-                print(&list_calls(plan))?;
-            }
+        let plans = [&plan.text_encoder, &plan.unet, &plan.vae_decoder];
+        for plan in plans.into_iter().filter(|plan| plan.graph.name == stage) {
+            print(&list_calls(plan))?;
         }
         return Ok(fits);
     }
@@ -158,7 +127,7 @@ fn run() -> Result<bool, String> {
         width,
         height,
         steps: arguments.steps,
-        budget_bytes: arguments.budget_bytes,
+        budget_bytes: arguments.wishes.budget_bytes,
         verdict,
         plan: plan.memory,
     };
@@ -167,46 +136,11 @@ fn run() -> Result<bool, String> {
     Ok(fits)
 }
 
-/// One line a call, those that run once a picture first.
-#[allow(clippy::cast_precision_loss)]
+/// Those that run once a picture first.
 fn list_calls(plan: &Plan) -> String {
-    let program = &plan.program;
-    let mut list = String::new();
-    for (when, calls) in [
-        ("schedule", &program.schedule),
-        ("image", &program.image),
-        ("step", &program.step),
-    ] {
-        for call in calls {
-            let bound: u64 = call
-                .arena()
-                .map(|(slot, ..)| program.slot(slot).bytes)
-                .sum();
-            let nodes = call
-                .nodes
-                .iter()
-                .map(|&node| plan.graph.nodes[node].op.name());
-            // writing to a String cannot fail
-            let _ = writeln!(
-                list,
-                "{when:8} {:10.2} {:8.2} {:12} {:30} {}",
-                call.kernel.macs() as f64 / 1e6,
-                bound as f64 / f64::from(1 << 20),
-                call.kernel.name(),
-                nodes.collect::<Vec<_>>().join("+"),
-                call.module
-            );
-        }
-    }
-    list
-}
-
-/// Writes to standard output; a reader that has seen enough (`head`) is no error.
-fn print(text: &str) -> Result<(), String> {
-    match stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.to_string()),
-        _ => Ok(()),
-    }
+    let (limits, tuning) = (Limits::DEFAULT, Tuning::default());
+    let rows = Part::ALL.map(|part| plan.call_rows(part, &limits, &tuning));
+    table(&rows.concat())
 }
 
 fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error> {
@@ -214,10 +148,8 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error>
     let mut arguments = Arguments {
         model: String::new(),
         size: [None, None],
-        budget_bytes: None,
-        activations: Precision::F16,
-        guidance: None,
-        vae: VaeMethod::Auto,
+        wishes: PlanWishes::default(),
+        guided: true,
         steps: 20,
         ops: None,
     };
@@ -227,30 +159,23 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, lexopt::Error>
             Long("model") => arguments.model = parser.value()?.string()?,
             Long("width") => arguments.size[0] = Some(whole("width", &parser.value()?)?),
             Long("height") => arguments.size[1] = Some(whole("height", &parser.value()?)?),
-            Long("budget") => arguments.budget_bytes = Some(parser.value()?.parse_with(bytes)?),
             Long("steps") => arguments.steps = whole("steps", &parser.value()?)?,
             Long("ops") => {
-                let stages = ["text_encoder", "unet", "vae_decoder"];
-                let stages = stages.map(|stage| (stage, stage));
-                arguments.ops = Some(choice(parser.value()?, &stages)?.to_owned());
+                let stage = parser.value()?.string()?;
+                if !STAGES.contains(&stage.as_str()) {
+                    return Err(format!("--ops must be one of {}", STAGES.join(", ")).into());
+                }
+                arguments.ops = Some(stage);
             }
-            Long("activations") => {
-                arguments.activations = choice(
-                    parser.value()?,
-                    &[("f16", Precision::F16), ("f32", Precision::F32)],
-                )?;
-            }
-            Long("vae") => arguments.vae = choice(parser.value()?, &VaeMethod::NAMED)?,
-            Long("guidance") => {
-                arguments.guidance = choice(
-                    parser.value()?,
-                    &[
-                        ("auto", None),
-                        ("off", Some(Guidance::Off)),
-                        ("one-batch", Some(Guidance::OneBatch)),
-                        ("two-passes", Some(Guidance::TwoPasses)),
-                    ],
-                )?;
+            Long(name) if PlanWishes::NAMES.contains(&name) => {
+                let (name, value) = (name.to_owned(), parser.value()?.string()?);
+                match (name.as_str(), value.as_str()) {
+                    ("guidance", "off") => arguments.guided = false,
+                    (name, value) => {
+                        let set = arguments.wishes.set(name, value);
+                        set.map_err(|error| error.to_string())?;
+                    }
+                }
             }
             other => return Err(other.unexpected()),
         }
@@ -273,39 +198,6 @@ fn whole(option: &str, value: &OsString) -> Result<usize, String> {
                 value.display()
             )
         })
-}
-
-fn choice<T: Copy>(value: OsString, choices: &[(&str, T)]) -> Result<T, lexopt::Error> {
-    let found = choices.iter().find(|(name, _)| value.as_os_str() == *name);
-    found.map(|&(_, choice)| choice).ok_or_else(|| {
-        let names: Vec<_> = choices.iter().map(|&(name, _)| name).collect();
-        format!("{}: must be one of {}", value.display(), names.join(", ")).into()
-    })
-}
-
-/// `133MB`, `1.8GiB`, `900MiB`, or a number of bytes.
-fn bytes(text: &str) -> Result<u64, String> {
-    const UNITS: [(&str, f64); 6] = [
-        ("GiB", 1_073_741_824.0),
-        ("MiB", 1_048_576.0),
-        ("KiB", 1024.0),
-        ("GB", 1e9),
-        ("MB", 1e6),
-        ("kB", 1e3),
-    ];
-    let (number, unit) = UNITS
-        .iter()
-        .find_map(|&(name, unit)| Some((text.strip_suffix(name)?, unit)))
-        .unwrap_or((text, 1.0));
-    match number.trim().parse::<f64>() {
-        // Half a byte is a forgotten unit.
-        Ok(number)
-            if number.is_finite() && number >= 0.0 && (unit > 1.0 || number.fract() == 0.0) =>
-        {
-            Ok((number * unit) as u64)
-        }
-        _ => Err("must be a number of bytes, like 133MB or 1.8GiB".to_owned()),
-    }
 }
 
 fn configs(model: &str) -> Result<ModelConfigs, String> {
@@ -343,17 +235,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budgets_have_units() {
-        assert_eq!(bytes("133MB"), Ok(133_000_000));
-        assert_eq!(bytes("900 MiB"), Ok(900 << 20));
-        assert_eq!(bytes("1.5GiB"), Ok(3 << 29));
-        assert_eq!(bytes("1024"), Ok(1024));
-        for wrong in ["", "1.8", "MB", "-1MB", "12XB", "NaN", "inf"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn named_models_are_read_and_others_are_told_why_not() {
         for named in NAMED {
             assert!(configs(named.name).is_ok(), "{}", named.name);
@@ -369,7 +250,7 @@ mod tests {
         let arguments = parse_all(&["--model", "sd15", "--width=640", "--budget", "1GB"]);
         let arguments = arguments.unwrap().unwrap();
         assert_eq!(arguments.size, [Some(640), None]);
-        assert_eq!(arguments.budget_bytes, Some(1_000_000_000));
+        assert_eq!(arguments.wishes.budget_bytes, Some(1_000_000_000));
         assert!(parse_all(&["--help"]).unwrap().is_none());
         for wrong in [
             &["--width", "512"][..],
