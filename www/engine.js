@@ -3,6 +3,7 @@
  * worker, one download, one job at a time.
  */
 import { LatentError, cancelled } from './errors.js';
+import { savedTuning, saveTuning } from './tuning.js';
 import { WorkerLink } from './worker-link.js';
 
 /** After these the worker is of no more use: its device is gone, or its memory is full and does not shrink. */
@@ -150,10 +151,11 @@ export class Engine {
     const relay = (event) => {
       for (const listener of load.listeners) listener(event);
     };
-    const { reply } = link.request({ type: 'load', model: this.#model, plan: this.#plan }, relay);
+    const { reply } = link.request({ type: 'load', model: this.#model, plan: this.#plan, tuning: savedTuning() }, relay);
     load.promise = reply.then(
       (info) => {
         load.info = info;
+        saveTuning(info.tuning);
         return info;
       },
       (error) => {
@@ -191,7 +193,12 @@ export class Engine {
     const { id, reply } = link.request({ type: 'generate', options }, onEvent);
     const stop = () => link.cancel(id, cancelled());
     signal.addEventListener('abort', stop, { once: true });
-    return reply.finally(() => signal.removeEventListener('abort', stop));
+    // Stages that take turns are measured with the first picture.
+    const kept = reply.then((picture) => {
+      saveTuning(picture.report.tuning);
+      return picture;
+    });
+    return kept.finally(() => signal.removeEventListener('abort', stop));
   }
 
   #drop(error) {

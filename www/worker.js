@@ -71,12 +71,12 @@ function progressSender(id, watch = null) {
   };
 }
 
-async function load({ id, model, plan }) {
+async function load({ id, model, plan, tuning }) {
   const { Session } = await started;
   session?.free();
   session = null;
   const watch = new Stopwatch();
-  session = await Session.load({ model, engine: kind, plan }, progressSender(id, watch));
+  session = await Session.load({ model, engine: kind, plan, tuning }, progressSender(id, watch));
   loadReport = watch.stop();
   return info();
 }

@@ -224,3 +224,15 @@ test('GPU buffers: counted while the element lives, destroyed when it is gone', 
   });
   assert.equal(destroyed, 'device');
 });
+
+test('what was measured on the GPU with one load is given to the next, and another page', async () => {
+  const page = await two();
+  const load = () => {
+    const element = document.querySelector('latent-canvas');
+    element.engine = 'webgpu';
+    return element.load().then(({ tuning }) => tuning.text);
+  };
+  assert.equal(await page.evaluate(load), 'measured');
+  await page.reload();
+  assert.equal(await page.evaluate(load), 'measured, known');
+});

@@ -67,6 +67,10 @@ impl<E: Eager> Stages for EagerStages<E> {
         self.weight_bytes
     }
 
+    fn tuning(&self) -> Option<String> {
+        None
+    }
+
     fn memory_plan(&self) -> Option<&MemoryPlan> {
         None
     }

@@ -237,6 +237,10 @@ impl<F: ModelFolder> Stages for PlanStages<F> {
         self.weight_bytes
     }
 
+    fn tuning(&self) -> Option<String> {
+        Some(self.gpu.tuning().text()).filter(|text| !text.is_empty())
+    }
+
     fn memory_plan(&self) -> Option<&MemoryPlan> {
         self.picture.as_ref().map(|picture| &picture.plan.memory)
     }

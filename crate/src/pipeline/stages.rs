@@ -35,6 +35,9 @@ pub trait Stages {
     /// Bytes of all weights, as the engine keeps them.
     fn weight_bytes(&self) -> u64;
 
+    /// What was measured on the GPU to choose by, to be kept for the next time: see [`crate::kernels::Tuning::text`].
+    fn tuning(&self) -> Option<String>;
+
     /// The promise for the picture that was made ready last, where the engine plans.
     fn memory_plan(&self) -> Option<&MemoryPlan>;
 

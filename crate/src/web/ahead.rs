@@ -37,7 +37,6 @@ struct AheadOptions {
 /// The GPU memory of a picture, from the model's small config files alone: a promise of
 /// `{name, width, height, calls, fits, residency, peakBytes, reason, remedy, downloadBytes, plan}`. Takes no GPU.
 #[wasm_bindgen]
-#[must_use]
 pub fn plan_memory(options: JsValue) -> Promise {
     future_to_promise(async move { plan(&options).await.map_err(|error| to_js(&error)) })
 }

@@ -18,6 +18,19 @@ pub(super) struct LoadOptions {
     /// Wishes for the plan, by the names of [`crate::models::choose::PlanWishes::NAMES`].
     #[serde(default)]
     plan: BTreeMap<String, String>,
+    /// What an earlier load measured.
+    #[serde(default)]
+    tuning: Option<Measured>,
+}
+
+/// What was measured on an adapter.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Measured {
+    /// The adapter's name; on another one it counts for nothing.
+    adapter: String,
+    /// As [`crate::kernels::Tuning::text`] wrote it.
+    text: String,
 }
 
 impl LoadOptions {
@@ -90,7 +103,13 @@ mod module {
         // never leaves its thread where GPU objects cannot
         #[allow(clippy::arc_with_non_send_sync)]
         let gpu = Arc::new(gpu);
-        Ok((PlanEngine::new(gpu, wishes), Some(adapter)))
+        let engine = PlanEngine::new(gpu, wishes);
+        let known = options.tuning.as_ref();
+        let engine = match known.filter(|known| known.adapter == adapter) {
+            Some(known) => engine.tuned(&known.text),
+            None => engine,
+        };
+        Ok((engine, Some(adapter)))
     }
 }
 

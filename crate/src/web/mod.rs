@@ -199,6 +199,7 @@ impl Session {
             "scheduler": pipeline.default_scheduler().map(SchedulerKind::as_str),
             "schedulers": SchedulerKind::ALL.map(SchedulerKind::as_str),
             "weightBytes": pipeline.stages().weight_bytes(),
+            "tuning": tuning(&pipeline, adapter.as_deref()),
         });
         Ok(Self {
             tokenizer: Rc::clone(pipeline.tokenizer()),
@@ -208,6 +209,12 @@ impl Session {
             cancelled,
         })
     }
+}
+
+/// What a later load can be given instead of measuring again.
+fn tuning(pipeline: &Pipeline, adapter: Option<&str>) -> Option<serde_json::Value> {
+    let text = pipeline.stages().tuning()?;
+    Some(json!({ "adapter": adapter?, "text": text }))
 }
 
 async fn draw(
@@ -229,6 +236,7 @@ async fn draw(
         "tokens": tokens_json(&generated.prompt_encoding),
         "weightBytes": stages.weight_bytes(),
         "plan": stages.memory_plan(),
+        "tuning": tuning(pipeline, adapter.as_deref()),
         "residency": stages.residency(),
         "plannedBytesPeak": promised.map(|(plan, residency)| plan.peak(residency).peak_bytes),
     });
