@@ -202,10 +202,12 @@ pub(super) fn tile_names(builder: Builder, tile: Tile) -> Builder {
         .set("PASSES", tile.side() / rows_per_pass)
 }
 
-/// Names of `reduce.wgsl`: workgroups of `threads` that add values in units of `unit`.
+/// Names of `reduce.wgsl`: workgroups of `threads`, a power of two, that add values in units of `unit`.
 pub(super) fn reduce_names(builder: Builder, threads: usize, unit: usize) -> Builder {
     builder
         .set("THREADS", threads)
+        // about the root of their number: as many parts as values in a part
+        .set("PARTS", 1 << (threads.ilog2() / 2))
         .set("IN_V", value_type(unit))
         .set(in_unit(unit), true)
 }

@@ -1,14 +1,18 @@
-// Sum or maximum over the $THREADS threads of a workgroup, in an order that never changes.
+// Sum or maximum over the $THREADS threads of a workgroup, in an order that never changes. First $PARTS threads take a part each, then every
+// thread takes all parts: three barriers. A tree has one at each of its levels, and barriers are what a small workgroup spends its time on.
 var<workgroup> lanes: array<f32, $THREADS>;
 
 fn sum_of_all(value: f32, index: u32) -> f32 {
   lanes[index] = value;
   workgroupBarrier();
-  for (var half = ${THREADS}u / 2u; half > 0u; half /= 2u) {
-    if (index < half) { lanes[index] += lanes[index + half]; }
-    workgroupBarrier();
+  if (index < ${PARTS}u) {
+    var part = value;
+    for (var at = index + ${PARTS}u; at < ${THREADS}u; at += ${PARTS}u) { part += lanes[at]; }
+    lanes[index] = part;
   }
-  let sum = lanes[0];
+  workgroupBarrier();
+  var sum = lanes[0];
+  for (var at = 1u; at < ${PARTS}u; at++) { sum += lanes[at]; }
   workgroupBarrier();
   return sum;
 }
@@ -16,11 +20,14 @@ fn sum_of_all(value: f32, index: u32) -> f32 {
 fn max_of_all(value: f32, index: u32) -> f32 {
   lanes[index] = value;
   workgroupBarrier();
-  for (var half = ${THREADS}u / 2u; half > 0u; half /= 2u) {
-    if (index < half) { lanes[index] = max(lanes[index], lanes[index + half]); }
-    workgroupBarrier();
+  if (index < ${PARTS}u) {
+    var part = value;
+    for (var at = index + ${PARTS}u; at < ${THREADS}u; at += ${PARTS}u) { part = max(part, lanes[at]); }
+    lanes[index] = part;
   }
-  let most = lanes[0];
+  workgroupBarrier();
+  var most = lanes[0];
+  for (var at = 1u; at < ${PARTS}u; at++) { most = max(most, lanes[at]); }
   workgroupBarrier();
   return most;
 }
