@@ -29,6 +29,7 @@ const { values: options } = parseArgs({
     rows: { type: 'string' },
     engines: { type: 'string', default: ENGINES.join(',') },
     rounds: { type: 'string', default: '5' },
+    calls: { type: 'boolean', default: false },
     'hardware-gpu': { type: 'boolean', default: false },
   },
 });
@@ -68,6 +69,21 @@ function findGpuProcess() {
 
 function median(values) {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+}
+
+/** Where the time goes: by kernel, and the slowest calls. */
+function printCalls(calls) {
+  const kernels = new Map();
+  for (const { kernel, nanoseconds, macs } of calls) {
+    const sum = kernels.get(kernel) ?? { count: 0, nanoseconds: 0, macs: 0 };
+    kernels.set(kernel, { count: sum.count + 1, nanoseconds: sum.nanoseconds + nanoseconds, macs: sum.macs + macs });
+  }
+  const line = (name, { count = 1, nanoseconds, macs }) =>
+    console.error(`    ${(nanoseconds / 1e6).toFixed(1).padStart(9)} ms ${(macs / 1e6).toFixed(1).padStart(9)} MMAC ${String(count).padStart(4)}  ${name}`);
+  const slowest = (a, b) => b[1].nanoseconds - a[1].nanoseconds;
+  for (const [name, sum] of [...kernels].sort(slowest)) line(name, sum);
+  const each = calls.map((call) => [`${call.kernel} ${call.module} ${JSON.stringify(call.output)}`, call]);
+  for (const [name, call] of each.sort(slowest).slice(0, 8)) line(name, call);
 }
 
 async function measureRow(page, row, gpuProcess, rounds) {
@@ -123,6 +139,7 @@ async function measureRow(page, row, gpuProcess, rounds) {
     };
     console.error(`  ${engine}: ${engines[engine].wall_ms.toFixed(1)} ms, CPU ${engines[engine].cpu_ms.toFixed(1)} ms`);
   }
+  if (options.calls && lanes.has(REFERENCE)) printCalls(await page.evaluate((name) => window.bench.calls(name), REFERENCE));
   for (const engine of options.engines.split(',')) await page.evaluate((name) => window.bench.close(name), engine);
   return { adapter, row: { name: row.name, title: row.title, macs: row.macs, engines } };
 }

@@ -55,6 +55,8 @@ window.bench = {
     return ms;
   },
 
+  calls: (engine) => lanes.get(engine).call('calls'),
+
   figures: (engine) => lanes.get(engine).call('figures'),
 
   /** @returns {number} the largest difference of two engines' first outputs, as a part of the largest value */

@@ -47,6 +47,19 @@ impl Bench {
         self.subject.begin().await.map_err(|error| to_js(&error))
     }
 
+    /// Every kernel call with its time, as JSON; an empty list for an engine that cannot tell.
+    pub async fn calls(&mut self) -> Result<String, JsValue> {
+        match &mut self.subject {
+            #[cfg(feature = "plan")]
+            Subject::Plan(subject) => {
+                let calls = subject.calls().await.map_err(|error| to_js(&error))?;
+                serde_json::to_string(&calls).map_err(|error| JsValue::from_str(&error.to_string()))
+            }
+            #[cfg(feature = "burn-wgpu")]
+            Subject::Burn(_) => Ok("[]".to_owned()),
+        }
+    }
+
     /// Does the work `times` times and gives the last result, channels last.
     pub async fn run(&mut self, times: usize) -> Result<Float32Array, JsValue> {
         let values = self.subject.run(times).await;

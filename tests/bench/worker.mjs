@@ -35,6 +35,8 @@ const calls = {
   begin: () => subject.begin(),
   /** @returns {Promise<Float32Array>} the result, channels last */
   run: (times) => subject.run(times),
+  /** @returns {Promise<object[]>} the kernel calls with their times, of the plan engine alone */
+  calls: async () => JSON.parse((await subject.calls?.()) ?? '[]'),
   figures() {
     const { vendor, architecture, device, description } = usedAdapterInfo() ?? {};
     return { peakBytes: gpuBytes().peak, adapter: [vendor, architecture, device, description].filter(Boolean).join(' ') };

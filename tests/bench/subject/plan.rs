@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use latent_canvas::{
     Result,
-    engine::plan::{Fusions, Gpu, LowerOptions, Network, Plan, Rate, ReplayOptions},
+    engine::plan::{CallRow, Fusions, Gpu, LowerOptions, Network, Part, Plan, Rate, ReplayOptions},
     kernels::{Limits, Precision},
     models::network_sink::NetworkSink,
 };
@@ -113,6 +113,14 @@ impl PlanSubject {
     #[must_use]
     pub fn network(&mut self) -> &mut Network {
         &mut self.network
+    }
+
+    /// Every call of the work with its time, where the adapter has timestamps.
+    ///
+    /// # Errors
+    /// Faults of the GPU.
+    pub async fn calls(&mut self) -> Result<Vec<CallRow>> {
+        self.network.time_calls(Part::Step, 0, 0).await
     }
 
     pub(super) fn adapter(&self) -> &str {
