@@ -448,7 +448,7 @@ impl MemoryPlan {
         let peak = &self.stage_by_stage;
         if peak.weights_bytes > budget {
             return format!(
-                "Allow {} for this size, or choose a smaller model: its weights alone take {}, and weights that stay on the disk are not there yet.",
+                "Allow {} for this size, or choose a smaller model: its weights alone take {}.",
                 mib(peak.peak_bytes),
                 mib(peak.weights_bytes)
             );
