@@ -2,8 +2,8 @@
 
 use latent_canvas::{
     config::VaeConfig,
-    engine::plan::{LowerOptions, Plan, Strips},
-    kernels::{Kernel, Limits, Precision},
+    engine::plan::{Dispatch, LowerOptions, Plan, PlanFault, Program, Strips, verify},
+    kernels::{ConvStrip, Kernel, Limits, Precision},
     models::names::Component,
 };
 use latent_canvas_tests::{
@@ -94,4 +94,104 @@ fn vae_decoder_in_strips() {
             }
         }
     }
+}
+
+/// What is wrong with a plan after a change of its calls.
+fn fault(plan: &Plan, change: impl Fn(&mut Program) -> bool) -> PlanFault {
+    let mut program = plan.program.clone();
+    assert!(change(&mut program), "there is nothing to change");
+    verify(&program, &plan.arena, &plan.weights, &Limits::DEFAULT).unwrap_err()
+}
+
+/// The strips of convolutions, in order.
+fn strips(program: &mut Program) -> impl Iterator<Item = (usize, &mut Dispatch)> {
+    let calls = program.step.iter_mut().enumerate();
+    calls.filter(|(_, call)| matches!(call.kernel, Kernel::Conv2d(args) if args.strip.is_some()))
+}
+
+/// The proof finds each call that is left out, comes too early, or is about other rows than it binds.
+#[test]
+fn wrong_strips_are_found() {
+    let options = LowerOptions {
+        strips: Some(Strips {
+            recompute_above: 0,
+            ..Strips::new(8_000, &Limits::DEFAULT)
+        }),
+        ..LowerOptions::new(Precision::F32)
+    };
+    let graph = TINY[2].vae_decoder(1, 9, 6);
+    let plan = Plan::new(graph, &options, 1, &Limits::DEFAULT).unwrap();
+    let calls = plan.program.step.len();
+    let mut lost = 0;
+    for index in 0..calls {
+        let fault = fault(&plan, |program| {
+            program.step.remove(index);
+            true
+        });
+        assert!(matches!(fault, PlanFault::Lost { .. }), "{index}: {fault}");
+        lost += 1;
+    }
+    assert!(lost > 100);
+    let mut moved = 0;
+    for index in 1..calls {
+        let (before, call) = (&plan.program.step[index - 1], &plan.program.step[index]);
+        let written = |call: &Dispatch| call.arena().find_map(|(_, _, writes)| writes);
+        let read = call
+            .arena()
+            .any(|(_, reads, _)| reads.is_some() && reads == written(before));
+        if read {
+            let fault = fault(&plan, |program| {
+                program.step.swap(index - 1, index);
+                true
+            });
+            assert!(matches!(fault, PlanFault::Lost { .. }), "{index}: {fault}");
+            moved += 1;
+        }
+    }
+    assert!(moved > 100);
+    let changes: [(&str, fn(&mut ConvStrip)); 4] = [
+        ("an output row further", |strip| strip.first += 1),
+        ("an input row further", |strip| strip.input_first += 1),
+        ("an input row before", |strip| {
+            strip.input_first = strip.input_first.saturating_sub(1);
+        }),
+        ("an input row less", |strip| strip.input_rows -= 1),
+    ];
+    for (what, change) in changes {
+        let fault = fault(&plan, |program| {
+            // the second strip of its layer: neither the first nor the last row of the picture
+            let Some((_, call)) = strips(program).nth(1) else {
+                return false;
+            };
+            let Kernel::Conv2d(args) = &mut call.kernel else {
+                return false;
+            };
+            args.strip.as_mut().is_some_and(|strip| {
+                change(strip);
+                true
+            })
+        });
+        println!("{what}: {fault}");
+        assert!(
+            matches!(fault, PlanFault::Rows { .. } | PlanFault::Range { .. }),
+            "{what}: {fault}"
+        );
+    }
+    // another part of the same value
+    let fault = fault(&plan, |program| {
+        let parts = program
+            .slots
+            .iter_mut()
+            .filter_map(|slot| slot.part.as_mut());
+        let mut later = parts.filter(|part| part.offset > 0);
+        later.next().is_some_and(|part| {
+            part.value_at += 256;
+            true
+        })
+    });
+    println!("another part: {fault}");
+    assert!(matches!(
+        fault,
+        PlanFault::Rows { .. } | PlanFault::Lost { .. }
+    ));
 }

@@ -1,8 +1,8 @@
 //! The plan engine's half that needs no GPU: a network is recorded once, its operations become kernel calls, and every activation gets
 //! a place in an arena before a byte of the model is downloaded.
 //!
-//! [`recorder`] -> [`graph`] -> `lower` (which operations one kernel does, and where it may write in place) -> `liveness` -> `arena`
-//! (places) -> `verify` (the proof) -> `memory_plan` (the promise).
+//! [`recorder`] -> [`graph`] -> `lower` (which operations one kernel does, which are cut into strips, and where it may write in place) ->
+//! `liveness` -> `arena` (places) -> `verify` (the proof) -> `memory_plan` (the promise).
 
 pub mod arena;
 pub mod calls;
@@ -25,6 +25,7 @@ pub mod replay;
 mod signal;
 mod storage;
 mod strip_calls;
+mod strip_demand;
 mod strip_rows;
 mod strips;
 mod tiling;
