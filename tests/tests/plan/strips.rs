@@ -149,7 +149,8 @@ fn wrong_strips_are_found() {
         }
     }
     assert!(moved > 100);
-    let changes: [(&str, fn(&mut ConvStrip)); 4] = [
+    type Change = fn(&mut ConvStrip);
+    let changes: [(&str, Change); 4] = [
         ("an output row further", |strip| strip.first += 1),
         ("an input row further", |strip| strip.input_first += 1),
         ("an input row before", |strip| {
