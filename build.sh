@@ -289,6 +289,9 @@ cmd_check() {
   timed "clippy: wasm, with plan" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas -p latent-canvas-tests \
     --features latent-canvas-tests/plan --lib --test replay_browser --test full_size_browser -- -D warnings
   timed "size of the webgpu module" check_module_size
+  timed "clippy: bench" cargo clippy -p latent-canvas-bench --features plan --all-targets -- -D warnings
+  timed "clippy: wasm, bench" cargo clippy --release --target "$RUST_TARGET" -p latent-canvas-bench --features plan \
+    -- -D warnings
   timed "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --no-deps \
     -p weights-loader -p latent-canvas --features latent-canvas/burn,latent-canvas/plan
 }

@@ -23,7 +23,10 @@ pub const STEPS: usize = 20;
 /// # Errors
 /// [`latent_canvas::Error::NoWebGpu`] when there is none.
 pub async fn request() -> Result<Arc<Gpu>> {
-    Ok(Arc::new(Gpu::request(&Limits::DEFAULT).await?))
+    let gpu = Gpu::request(&Limits::DEFAULT).await?;
+    // never leaves its thread where GPU objects cannot
+    #[allow(clippy::arc_with_non_send_sync)]
+    Ok(Arc::new(gpu))
 }
 
 /// How the work is planned and replayed.
