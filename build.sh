@@ -27,7 +27,7 @@ PKG_DIR=www/pkg
 # NAME=FEATURES=PROFILE: www/pkg/NAME is the module built with FEATURES in that profile. A page fetches the one that it needs.
 WASM_MODULES=(cpu=burn=release webgpu=plan=small burn=burn-wgpu=release)
 # Most bytes of the webgpu module with gzip: what a visitor waits for before a plan is told.
-WEBGPU_MODULE_LIMIT=409600
+WEBGPU_MODULE_LIMIT=400000
 WASM_OPT=(--enable-simd --enable-bulk-memory --enable-nontrapping-float-to-int --enable-sign-ext
   --enable-mutable-globals --enable-reference-types --enable-multivalue)
 # What the native tests need: the CPU engine, the plan engine, the commands.
