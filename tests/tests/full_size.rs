@@ -32,8 +32,10 @@ const UNET_F32: f64 = 2e-3;
 const VAE_F32: f64 = 1e-3;
 /// With float16 activations the many roundings of the deep network add up.
 const F16: f64 = 2e-2;
-/// A tile's norms do not see the rest of the picture: blended tiles are another picture, by this much with weights that nobody trained.
-const BLENDED: f64 = 0.5;
+/// A tile's norms do not see the rest of the picture, so blended tiles are another picture. With weights that nobody trained it is 0.26 away
+/// for tiles of 7 x 7 latents, and 0.054 for the 26 x 26 that a picture of 512 px gets.
+const BLENDED_SMALL: f64 = 0.35;
+const BLENDED: f64 = 0.08;
 /// Most that a seam may stand out.
 const SEAM: f64 = 1.2;
 
@@ -274,7 +276,7 @@ fn vae_16x16() {
             (Precision::F32, VaeMethod::Whole, VAE_F32),
             (Precision::F32, VaeMethod::Exact, VAE_F32),
             (Precision::F16, VaeMethod::Whole, F16),
-            (Precision::F16, VaeMethod::Blended, BLENDED),
+            (Precision::F16, VaeMethod::Blended, BLENDED_SMALL),
         ],
     );
 }
