@@ -14,4 +14,5 @@ mod replay {
     mod pictures;
     mod vae;
     mod values;
+    mod weights;
 }

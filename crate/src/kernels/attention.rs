@@ -19,6 +19,9 @@ const FLASH: &str = include_str!("attention_flash.wgsl");
 /// Threads of a row's softmax.
 const SOFTMAX_THREADS: usize = 64;
 
+/// Most slices of one call: with more, a GPU waits for launches, and to make them takes minutes.
+const MAX_SLICES: u64 = 1 << 14;
+
 impl AttentionArgs {
     /// Whether the flash form can take heads of this size: whole quads, and keys enough in workgroup memory.
     #[must_use]
@@ -40,6 +43,14 @@ pub(super) fn launches(
                     "must be even where activations are float16",
                 ));
             }
+            if slice_count(args) > MAX_SLICES {
+                return Err(Error::invalid(
+                    "queries",
+                    format!(
+                        "must be few enough for {MAX_SLICES} slices of attention with a score matrix"
+                    ),
+                ));
+            }
             let slices = slices(args);
             let launches = slices.iter().flat_map(|slice| {
                 [
@@ -59,6 +70,17 @@ pub(super) fn launches(
             }
             Ok(vec![flash(args)])
         }
+    }
+}
+
+/// The length of [`slices`].
+const fn slice_count(args: &AttentionArgs) -> u64 {
+    match args.form {
+        AttentionForm::Sliced { rows } => {
+            let rows = if rows == 0 { 1 } else { rows };
+            (args.batch * args.num_heads) as u64 * args.queries.div_ceil(rows) as u64
+        }
+        AttentionForm::AllHeads | AttentionForm::Flash => 1,
     }
 }
 

@@ -49,8 +49,12 @@ fn repack(
   let at = thread % words * 2u;
   if (row < params.rows) {
     // past float16's range pack2x16float may give anything
-    let pair = clamp(vec2<f32>(value(row, at), value(row, at + 1u)), vec2<f32>(-65504.0), vec2<f32>(65504.0));
-    destination[(params.first_row + row) * words + at / 2u] = pack2x16float(pair);
+    let pair = vec2<f32>(value(row, at), value(row, at + 1u));
+    let halves = pack2x16float(clamp(pair, vec2<f32>(-65504.0), vec2<f32>(65504.0)));
+    // what is not finite stays so: a clamped one would be a weight like others, and the picture wrong without a word
+    let no_number = (bitcast<vec2<u32>>(pair) & vec2<u32>(0x7f800000u)) == vec2<u32>(0x7f800000u);
+    let nans = select(vec2<u32>(), vec2<u32>(0x7e00u, 0x7e000000u), no_number);
+    destination[(params.first_row + row) * words + at / 2u] = halves | nans.x | nans.y;
   }
 //! end
 }

@@ -194,6 +194,10 @@ impl Tuning {
     /// Takes what [`Self::text`] of an earlier time says. Nothing is taken of a text that has anything else in it.
     #[must_use]
     pub fn read(self, text: &str) -> Option<Self> {
+        // where the text was kept, anyone may have written: one with more than an entry a class is not read to its end
+        if text.split(';').nth(ShapeClass::COUNT + 1).is_some() {
+            return None;
+        }
         let mut tuning = self;
         for entry in text.split(';').filter(|entry| !entry.is_empty()) {
             let (class, tile) = entry.rsplit_once(' ')?;
@@ -238,6 +242,7 @@ mod tests {
             "conv2d 1024x257 small",
             "x",
             "conv2d 1024x256 huge",
+            &"conv2d 1024x256 small;".repeat(1000),
         ] {
             assert_eq!(Tuning::default().read(wrong), None, "{wrong}");
         }

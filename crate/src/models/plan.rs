@@ -12,6 +12,11 @@ use crate::{
     kernels::{Limits, Precision},
 };
 
+/// Longest side that is planned, px: far beyond what a picture may have, and little enough to count everything in.
+const MAX_SIDE_PX: usize = 4096;
+/// Most calls of the UNet that are planned; a schedule of 1000 steps has some more.
+const MAX_CALLS: usize = 4096;
+
 /// The configs of a model's networks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfigs {
@@ -69,7 +74,7 @@ impl ModelPlan {
     /// Plans a model.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a size that is no multiple of the scale factor; [`Error::Config`] when the configs contradict
+    /// [`Error::InvalidArgument`] for a size that is no multiple of the scale factor, and for more than can be planned; [`Error::Config`] when the configs contradict
     /// each other; [`Error::Plan`] for a bug of the planner.
     pub fn new(configs: &ModelConfigs, request: &PlanRequest) -> Result<Self> {
         let PlanRequest {
@@ -80,12 +85,18 @@ impl ModelPlan {
         } = request;
         let scale = configs.vae.scale_factor();
         for (name, side) in [("width", request.width), ("height", request.height)] {
-            if side == 0 || !side.is_multiple_of(scale) {
+            if side == 0 || side > MAX_SIDE_PX || !side.is_multiple_of(scale) {
                 return Err(Error::invalid(
                     name,
-                    format!("must be a multiple of {scale}, and is {side}"),
+                    format!(
+                        "must be a multiple of {scale} from {scale} to {MAX_SIDE_PX}, and is {side}"
+                    ),
                 ));
             }
+        }
+        if let Some(calls) = options.hoist_schedule.filter(|&calls| calls > MAX_CALLS) {
+            let rule = format!("must be at most {MAX_CALLS} calls of the UNet, and are {calls}");
+            return Err(Error::invalid("steps", rule));
         }
         let (height, width) = (request.height / scale, request.width / scale);
         let tokens = configs.text_encoder.max_position_embeddings;

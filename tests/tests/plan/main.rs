@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg(not(target_family = "wasm"))]
 
+mod bounds;
 mod brute_force;
 mod machine;
 mod memory;

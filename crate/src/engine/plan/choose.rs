@@ -18,9 +18,6 @@ use crate::{
     },
 };
 
-/// Largest head of the flash form: query, output and a tile of keys have to fit workgroup memory and registers.
-const FLASH_HEAD_DIM: usize = 160;
-
 impl Lowering<'_> {
     /// The kernel, and what its operands stand for.
     pub(super) fn kernel(&self, group: &Group) -> Result<(Kernel, BTreeMap<Role, Source>)> {
@@ -206,7 +203,8 @@ impl Lowering<'_> {
         let key = self.graph.nodes[group.anchor].inputs[1];
         let (queries, keys) = (positions_of(q), positions_of(self.shape(key)));
         let head_dim = q.channels / num_heads;
-        let sliced = self.options.attention == AttentionChoice::Sliced || head_dim > FLASH_HEAD_DIM;
+        let sliced = self.options.attention == AttentionChoice::Sliced
+            || !AttentionArgs::flash_takes(head_dim);
         let form = if self.options.attention == AttentionChoice::AllHeads {
             AttentionForm::AllHeads
         } else if sliced {

@@ -8,6 +8,13 @@ use crate::{
     engine::{AttentionMask, Engine, Shape, WeightRole},
 };
 
+/// Most values of a tensor or a weight: products of sizes stay within 32 bits, which is what a number of values has in a browser.
+const MAX_VALUES: u64 = u32::MAX as u64;
+/// Most scores of one head, so that sums of multiply-adds stay within 64 bits.
+const MAX_SCORES: u64 = 1 << 40;
+/// Most operations: some times those of the largest published UNet. Planning takes more than twice as long for twice as many.
+const MAX_NODES: usize = 1 << 14;
+
 /// An activation that is not there: which value it is, and the shape it is looked at with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbolic {
@@ -65,6 +72,10 @@ impl Recorder {
     /// [`Error::Config`] when the shapes of a call did not fit, with the module's name.
     pub fn finish(self, outputs: &[(&'static str, Symbolic)]) -> Result<Graph> {
         let State { mut graph, fault } = self.state.into_inner();
+        let nodes = graph.nodes.len();
+        let too_many =
+            || format!("it has {nodes} operations, and at most {MAX_NODES} are supported");
+        let fault = fault.or_else(|| (nodes > MAX_NODES).then(too_many));
         if let Some(why) = fault {
             return Err(Error::config(graph.name, why));
         }
@@ -107,7 +118,8 @@ impl Recorder {
     }
 
     fn view(&self, x: &Symbolic, shape: Shape) -> Symbolic {
-        self.require(x.shape.len() == shape.len(), "a view", &[x], None);
+        let fits = product(&sizes(x.shape)) == product(&sizes(shape));
+        self.require(fits, "a view", &[x], None);
         Symbolic {
             value: x.value,
             shape,
@@ -128,8 +140,18 @@ impl State {
     }
 
     fn value(&mut self, value: Value) -> ValueId {
+        self.bound("a value", &sizes(value.shape));
         self.graph.values.push(value);
         ValueId(self.graph.values.len() - 1)
+    }
+
+    /// Notes a fault where there are more numbers than can be counted.
+    fn bound(&mut self, what: &str, sizes: &[usize]) {
+        if product(sizes) > MAX_VALUES {
+            self.fault.get_or_insert_with(|| {
+                format!("{what} of the sizes {sizes:?} has more than {MAX_VALUES} numbers")
+            });
+        }
     }
 
     fn record(
@@ -192,6 +214,16 @@ impl State {
     }
 }
 
+const fn sizes(shape: Shape) -> [usize; 4] {
+    [shape.batch, shape.height, shape.width, shape.channels]
+}
+
+/// The product, or the largest number where it is larger.
+fn product(sizes: &[usize]) -> u64 {
+    let sizes = sizes.iter().map(|&size| size as u64);
+    sizes.fold(1, u64::saturating_mul)
+}
+
 /// A weight's name without its last part.
 fn module_of(weight: &str) -> &str {
     weight.rsplit_once('.').map_or(weight, |(module, _)| module)
@@ -203,7 +235,9 @@ impl Engine for Recorder {
     type Weight = WeightId;
 
     fn declare(&self, name: &str, role: WeightRole, shape: &[usize]) -> WeightId {
-        let weights = &mut self.state.borrow_mut().graph.weights;
+        let state = &mut *self.state.borrow_mut();
+        state.bound(name, shape);
+        let weights = &mut state.graph.weights;
         weights.push(WeightInfo {
             name: name.to_owned(),
             role,
@@ -325,7 +359,9 @@ impl Engine for Recorder {
             && q.shape.batch == k.shape.batch
             && q.shape.channels == k.shape.channels
             && num_heads > 0
-            && q.shape.channels.is_multiple_of(num_heads);
+            && q.shape.channels.is_multiple_of(num_heads)
+            && product(&[q.shape.height, q.shape.width, k.shape.height, k.shape.width])
+                <= MAX_SCORES;
         self.require(fits, "attention", &[q, k, v], None);
         self.record(Op::Attention { num_heads, mask }, &[q, k, v], &[], q.shape)
     }
@@ -405,7 +441,10 @@ impl Engine for Recorder {
             width,
             channels,
         } = x.shape;
-        self.view(x, Shape::tokens(batch, height * width, channels))
+        self.view(
+            x,
+            Shape::tokens(batch, height.saturating_mul(width), channels),
+        )
     }
 
     fn image(&self, x: &Symbolic, height: usize, width: usize) -> Symbolic {

@@ -19,7 +19,10 @@ pub fn repack(args: &RepackArgs, source: &[u8]) -> Vec<u8> {
     if args.layout == RepackLayout::Vector {
         return values.iter().flat_map(|x| x.to_le_bytes()).collect();
     }
-    let half = |x: f32| f16::from_f32(x.clamp(-MOST, MOST)).to_le_bytes();
+    let half = |x: f32| {
+        let nan = if x.is_finite() { 0 } else { 0x7e00 };
+        (f16::from_f32(x.clamp(-MOST, MOST)).to_bits() | nan).to_le_bytes()
+    };
     let mut out = Vec::with_capacity(2 * args.rows * args.padded());
     for row in values.chunks(args.k()) {
         let mut packed = vec![0.0; args.padded()];
