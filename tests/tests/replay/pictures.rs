@@ -181,6 +181,12 @@ fn a_small_budget_holds_one_stage_at_a_time() {
         ..PlanWishes::default()
     };
     check("rocket-euler", wishes, 35.0);
+    // measuring tiles takes no memory beyond the promise
+    let tuned = PlanWishes {
+        autotune: Some(true),
+        ..wishes
+    };
+    check("rocket-euler", tuned, 35.0);
 }
 
 /// Sums of this network are long enough to be cut into slices that run side by side.

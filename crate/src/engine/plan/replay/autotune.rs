@@ -2,21 +2,22 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{
-    Network,
-    prepare::{Maker, Ready},
-};
+use super::{Network, prepare::Maker};
 use crate::{
     Result,
-    engine::plan::{Dispatch, Part},
+    engine::plan::{Dispatch, Part, gpu::BoundCall},
     kernels::{ShapeClass, Tile, Tuning},
 };
 
-/// Runs of each tile that are timed; the fastest counts. One more before them warms up.
-const RUNS: usize = 3;
+/// Timed submissions of each tile; the fastest counts. One more before them warms up.
+const SUBMISSIONS: usize = 3;
 
-/// Where the adapter has no timestamps, runs in one submission: its overhead must be small beside them.
-const RUNS_TOGETHER: usize = 8;
+/// Runs in one submission at first, and at most.
+const RUNS: [usize; 2] = [8, 512];
+
+/// What a submission must take for its own overhead to be small beside the runs. The clock of the device is finer, but reading it takes
+/// buffers that no plan has promised.
+const LONG_ENOUGH_MS: f64 = 4.0;
 
 /// What was measured of a class.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,44 +89,39 @@ impl Network {
             buffers: &self.buffers,
             pass: 0,
         };
-        let ready = |index: usize| -> Result<Vec<Ready>> {
-            let launches = launches.iter().zip((0..).step_by(alignment));
-            let ready = launches.map(|(launch, params)| {
-                Ok(Ready {
-                    call: index,
-                    bound: maker.bound(call, launch, params)?,
-                    work: 0,
-                })
-            });
-            ready.collect()
-        };
         let name = self.plan.graph.name;
-        let one = gpu.validated(name, || ready(0)).await?;
-        let pipelines: Vec<_> = one
+        let bound = gpu.validated(name, || {
+            let launches = launches.iter().zip((0..).step_by(alignment));
+            let bound = launches.map(|(launch, params)| maker.bound(call, launch, params));
+            bound.collect::<Result<Vec<_>>>()
+        });
+        let bound = bound.await?;
+        let pipelines: Vec<_> = bound
             .iter()
-            .map(|ready| Arc::clone(&ready.bound.pipeline))
+            .map(|bound| Arc::clone(&bound.pipeline))
             .collect();
         gpu.compiled(name, &pipelines).await?;
-        if gpu.has_timestamps() {
-            let runs: Result<Vec<_>> = (0..=RUNS).map(ready).collect();
-            let times = self
-                .time(&runs?.into_iter().flatten().collect::<Vec<_>>())
-                .await?;
-            return Ok(times.into_iter().skip(1).fold(f64::INFINITY, f64::min));
+        let [mut runs, most] = RUNS;
+        while self.time_runs(&bound, runs).await? < LONG_ENOUGH_MS && runs < most {
+            runs *= 4;
         }
         let mut fastest = f64::INFINITY;
-        for _ in 0..=RUNS {
-            gpu.finish().await?;
-            let start = gpu.now_ms();
-            let mut encoder = gpu.encoder("autotune");
-            let runs = (0..RUNS_TOGETHER).flat_map(|_| one.iter().map(|ready| &ready.bound));
-            encoder.compute(None, runs)?;
-            gpu.submit(encoder, 0).await?;
-            gpu.finish().await?;
-            let took = (gpu.now_ms() - start) * 1e6 / RUNS_TOGETHER as f64;
-            fastest = fastest.min(took);
+        for _ in 0..SUBMISSIONS {
+            fastest = fastest.min(self.time_runs(&bound, runs).await?);
         }
-        Ok(fastest)
+        Ok(fastest * 1e6 / runs as f64)
+    }
+
+    /// Milliseconds from submission to the word that all runs have ended.
+    async fn time_runs(&self, bound: &[BoundCall], runs: usize) -> Result<f64> {
+        let gpu = &self.gpu;
+        gpu.finish().await?;
+        let start = gpu.now_ms();
+        let mut encoder = gpu.encoder("autotune");
+        encoder.compute(None, (0..runs).flat_map(|_| bound))?;
+        gpu.submit(encoder, 0).await?;
+        gpu.finish().await?;
+        Ok(gpu.now_ms() - start)
     }
 }
 

@@ -43,7 +43,7 @@ impl Network {
     }
 
     /// The nanoseconds of each call.
-    pub(super) async fn time(&self, dispatches: &[Ready]) -> Result<Vec<f64>> {
+    async fn time(&self, dispatches: &[Ready]) -> Result<Vec<f64>> {
         let gpu = &self.gpu;
         let calls: Vec<_> = dispatches.chunk_by(|a, b| a.call == b.call).collect();
         let mut times = Vec::with_capacity(calls.len());
