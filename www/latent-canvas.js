@@ -17,7 +17,7 @@ import { Controls } from './controls.js';
 import { Engine, modelUrl } from './engine.js';
 import { asLatentError, cancelled, LatentError } from './errors.js';
 import { chooseEngine } from './gpu-probe.js';
-import { checkEngine, checkOptions, checkPlanOptions, checkPlanWishes, checkSignal, checkText, PLAN_WISHES } from './options.js';
+import { checkEngine, checkObject, checkOptions, checkPlanOptions, checkPlanWishes, checkSignal, checkText, PLAN_WISHES } from './options.js';
 import { ProgressMeter } from './progress.js';
 import { shadowStyle } from './shadow-style.js';
 import { timeouts } from './worker-link.js';
@@ -147,7 +147,7 @@ export class LatentCanvas extends Base {
     try {
       adoptProperties(this);
       const { width, height, steps, guidanceScale, scheduler } = this;
-      const settings = checkPlanOptions({ width, height, steps, guidanceScale, scheduler, ...options });
+      const settings = checkPlanOptions({ width, height, steps, guidanceScale, scheduler, ...checkObject(options ?? {}) });
       const engine = await this.#ask();
       return await engine.planMemory(settings);
     } catch (error) {
@@ -245,7 +245,7 @@ export class LatentCanvas extends Base {
     if (!outer) this.#enter(state);
     let failure = null;
     try {
-      const { signal: given, ...overrides } = options ?? {};
+      const { signal: given, ...overrides } = checkObject(options ?? {});
       signal = checkSignal(given);
       signal?.addEventListener('abort', abort, { once: true });
       if (signal?.aborted) abort();

@@ -39,6 +39,12 @@ function fail(message) {
   throw new LatentError('invalid-argument', message);
 }
 
+/** Before anything is read of them. @throws {LatentError} `invalid-argument` for a prompt in place of options, and the like. */
+export function checkObject(options) {
+  if (typeof options !== 'object' || options === null) fail('The options must be an object, like { prompt: "red apple", steps: 20 }.');
+  return options;
+}
+
 function checkNames(options, known) {
   for (const name of Object.keys(options)) {
     if (!known.includes(name)) fail(`There is no option "${name}". The options are ${known.join(', ')}.`);

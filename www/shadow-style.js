@@ -30,6 +30,10 @@ button {
 button:focus-visible { outline: 2px solid var(--_accent); outline-offset: 2px; }
 progress { width: 100%; accent-color: var(--_accent); }
 p { margin: 0; }
+/* A long message is as wide as the picture and does not blow it up. */
+canvas:not([hidden]) ~ .controls { justify-items: stretch; justify-content: stretch; }
+canvas:not([hidden]) ~ .controls button { justify-self: center; }
+canvas:not([hidden]) ~ .controls p { width: 0; min-width: 100%; overflow-wrap: anywhere; }
 `;
 
 let sheet = null;

@@ -186,3 +186,20 @@ test('unknown options are refused, tokens are counted, download() names the file
   await page.evaluate(() => document.querySelector('latent-canvas').download());
   assert.equal((await waiting).suggestedFilename(), 'latent-canvas-77.png');
 });
+
+test('a long message is as wide as the picture; a text in place of options is refused as what it is', async () => {
+  const page = await bare();
+  const widths = await page.evaluate(async () => {
+    const element = document.querySelector('latent-canvas');
+    element.controls = true;
+    await element.generate({ prompt: 'x', steps: 1, seed: 1, width: 96, height: 64 });
+    const before = element.offsetWidth;
+    const message = await element.generate('a red apple').catch((error) => error.message);
+    await element.generate({ prompt: 'x', nonsense: 1 }).catch(() => {});
+    const shown = element.shadowRoot.querySelector('[part=message]').textContent;
+    return { before, after: element.offsetWidth, message, shown };
+  });
+  assert.equal(widths.after, widths.before);
+  assert.match(widths.message, /must be an object/);
+  assert.match(widths.shown, /There is no option "nonsense"/);
+});

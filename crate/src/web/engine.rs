@@ -18,14 +18,16 @@ pub(super) struct LoadOptions {
     /// Wishes for the plan, by the names of [`crate::models::choose::PlanWishes::NAMES`].
     #[serde(default)]
     plan: BTreeMap<String, String>,
-    /// What an earlier load measured.
+    /// What an earlier load measured; for engines that measure.
     #[serde(default)]
+    #[cfg_attr(not(feature = "plan"), allow(dead_code))]
     tuning: Option<Measured>,
 }
 
 /// What was measured on an adapter.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(not(feature = "plan"), allow(dead_code))]
 struct Measured {
     /// The adapter's name; on another one it counts for nothing.
     adapter: String,
