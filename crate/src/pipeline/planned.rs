@@ -183,21 +183,29 @@ impl<F: ModelFolder> PlanStages<F> {
         component: Component,
         observer: &mut impl Observer,
     ) -> Result<Network> {
-        let picture = self.picture()?;
-        let (plan, residency) = (picture.plan(component).clone(), picture.residency);
-        if residency == Residency::StageByStage {
+        if self.picture()?.residency == Residency::StageByStage {
             for (weights, other) in self.weights.iter_mut().zip(Component::ALL) {
                 if other != component {
                     *weights = None;
                 }
             }
         }
-        if let Some(weights) = &self.weights[component as usize] {
-            let options = ReplayOptions::new(&self.gpu);
-            return Network::with_weights(&self.gpu, plan, Arc::clone(weights), options).await;
+        if let Some(weights) = self.weights[component as usize].clone() {
+            return self.network_over(component, weights).await;
         }
         let mut sum = self.files.progress(&[component]).await?;
         self.fetch(component, &mut sum, observer).await
+    }
+
+    /// A stage's network over weights that are there.
+    async fn network_over(
+        &mut self,
+        component: Component,
+        weights: Arc<NetworkWeights>,
+    ) -> Result<Network> {
+        let plan = self.picture()?.plan(component).clone();
+        let options = ReplayOptions::new(&self.gpu);
+        Network::with_weights(&self.gpu, plan, weights, options).await
     }
 
     /// A stage's network with weights that are fetched for it.
@@ -222,9 +230,7 @@ impl<F: ModelFolder> PlanStages<F> {
         self.untuned.retain(|&untuned| untuned != component);
         let (tuning, _) = network.autotune(self.gpu.tuning(), AUTOTUNE_MS).await?;
         self.gpu.set_tuning(tuning);
-        let plan = self.picture()?.plan(component).clone();
-        let options = ReplayOptions::new(&self.gpu);
-        Network::with_weights(&self.gpu, plan, weights, options).await
+        self.network_over(component, weights).await
     }
 }
 

@@ -62,9 +62,20 @@ impl LoadOptions {
     }
 }
 
+pub(super) use module::ModuleStages;
 #[cfg(feature = "plan")]
 pub(super) use module::{LIMITS, read_wishes};
-pub(super) use module::{ModuleStages, open};
+
+/// The engine on a new device where it has one, and the adapter's name.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for another engine or for wishes that it has no use for; [`Error::NoWebGpu`].
+pub(super) async fn open(options: &LoadOptions) -> Result<(module::Engine, Option<String>)> {
+    options.check_engine()?;
+    #[cfg(not(feature = "plan"))]
+    options.check_unplanned()?;
+    module::open(options).await
+}
 
 #[cfg(feature = "plan")]
 mod module {
@@ -80,6 +91,7 @@ mod module {
     };
 
     pub(super) const ENGINE: &str = "webgpu";
+    pub(super) type Engine = PlanEngine;
     pub(in crate::web) type ModuleStages = PlanStages<FetchFolder>;
 
     /// What the device is asked for: what every device has, so that a plan made without one holds.
@@ -94,11 +106,7 @@ mod module {
         Ok(wishes)
     }
 
-    /// The engine on a new device, and the adapter's name.
-    pub(in crate::web) async fn open(
-        options: &LoadOptions,
-    ) -> Result<(PlanEngine, Option<String>)> {
-        options.check_engine()?;
+    pub(super) async fn open(options: &LoadOptions) -> Result<(Engine, Option<String>)> {
         let wishes = read_wishes(&options.plan)?;
         let gpu = Gpu::request(&LIMITS).await?;
         let adapter = gpu.adapter().to_owned();
@@ -124,14 +132,10 @@ mod module {
     };
 
     pub(super) const ENGINE: &str = "burn";
+    pub(super) type Engine = BurnEngine;
     pub(in crate::web) type ModuleStages = EagerStages<BurnEngine>;
 
-    /// The engine on a new device, and the adapter's name.
-    pub(in crate::web) async fn open(
-        options: &LoadOptions,
-    ) -> Result<(BurnEngine, Option<String>)> {
-        options.check_engine()?;
-        options.check_unplanned()?;
+    pub(super) async fn open(_options: &LoadOptions) -> Result<(Engine, Option<String>)> {
         let (engine, adapter) = burn_wgpu::request().await?;
         Ok((engine, Some(adapter)))
     }
@@ -143,14 +147,10 @@ mod module {
     use crate::{engine::burn::BurnEngine, pipeline::EagerStages};
 
     pub(super) const ENGINE: &str = "cpu";
+    pub(super) type Engine = BurnEngine;
     pub(in crate::web) type ModuleStages = EagerStages<BurnEngine>;
 
-    /// The engine, which has no adapter.
-    pub(in crate::web) async fn open(
-        options: &LoadOptions,
-    ) -> Result<(BurnEngine, Option<String>)> {
-        options.check_engine()?;
-        options.check_unplanned()?;
+    pub(super) async fn open(_options: &LoadOptions) -> Result<(Engine, Option<String>)> {
         Ok((BurnEngine::cpu(), None))
     }
 }
